@@ -12,7 +12,7 @@ first answer is still looked for message by message, and the next one is found a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from zlib import crc32
 
@@ -160,6 +160,18 @@ class Backlog:
         self.depth += 1
         self.bytes += len(envelope.packed)
         envelope.compact()
+
+    def place_row(self, by_priority: Mapping[int, list[Entry]], count: int, size: int) -> None:
+        """Add entries behind all others, while there is no view but that of everything. They count themselves as filed.
+
+        Args:
+            count: of the entries.
+            size: their packed bytes.
+        """
+        for priority, entries in by_priority.items():
+            self.main.push_row(entries, priority)
+        self.depth += count
+        self.bytes += size
 
     def unplace(self, entry: Entry) -> None:
         """Remove an entry. Its places in other views become tombstones."""

@@ -103,6 +103,14 @@ class Entry:
         self.sequence = sequence
         self.state = READY
 
+    @staticmethod
+    def arrive_all(entries: list[Entry], last: int) -> None:
+        """New ones arrive, in order, behind the sequence `last`, and one view has them."""
+        for entry in entries:
+            last += 1
+            entry.sequence = last
+            entry.places = 1
+
     def come_back(self) -> None:
         self.state = STRAY
 

@@ -12,7 +12,7 @@ well; only what happens before :meth:`Queue.accept` differs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
@@ -378,6 +378,23 @@ class Queue(Source):
         self.counts.skip(len(entries))
         for entry in arrived:
             self._wait(entry, ())
+
+    def restore_row(
+        self, entries: list[Entry], by_priority: Mapping[int, list[Entry]], expiring: list[Entry], size: int
+    ) -> None:
+        """As :meth:`restore_all`, for messages that were never delivered and have no delivery time.
+
+        Args:
+            by_priority: the same.
+            expiring: those that expire.
+            size: their packed bytes.
+        """
+        Entry.arrive_all(entries, self.sequence)
+        self.sequence += len(entries)
+        self.counts.skip(len(entries))
+        self.backlog.place_row(by_priority, len(entries), size)
+        for entry in expiring:
+            self._deadlines.push(entry.envelope.expiration, self, entry)
 
     def _arrive(self, entries: list[Entry], asked: bool = False) -> None:
         """Deliver entries, in order, to consumers that can take them; the others wait.

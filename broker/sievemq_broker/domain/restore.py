@@ -6,12 +6,14 @@ back marked as redelivered (``Outcome.KILLED``). Only messages that were never d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeVar
+from functools import partial
+from typing import TypeVar
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.journal import (
     DESTINATION,
+    GONE_STATE,
     HELD_FLAG,
     MAX_COUNT,
     NAMESPACE,
@@ -27,19 +29,17 @@ from sievemq_broker.domain.journal import (
 )
 from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.saved import AT_ONCE, SavedBatch, SavedRow, SavedRun, SavedState
 from sievemq_broker.domain.settlement import COUNTED, Outcome
 from sievemq_broker.domain.stages import Stage
-from sievemq_broker.domain.store import AbandonedError, Saved, SavedEntry
+from sievemq_broker.domain.store import AbandonedError, Saved
 from sievemq_broker.domain.tap import CopyTap, TapTerms
 from sievemq_broker.domain.topic import Topic
 from sievemq_core.errors import SieveError
-from sievemq_core.message.envelope import DELIVERY_TIME, Envelope
+from sievemq_core.message.envelope import Envelope
 from sievemq_core.selector import compile_selector
 
 R = TypeVar("R")
-
-#: Messages, or definitions, restored between two looks at whether the start was given up.
-_AT_ONCE: Final = 1_000
 
 
 class RestoreError(Exception):
@@ -69,27 +69,29 @@ def restore(broker: Broker, saved: Saved, now: int, is_wanted: Callable[[], bool
     except SieveError as error:
         raise RestoreError(f"the stored messages cannot be restored: {error}") from error
     queues |= carried
-    waiting: dict[int, list[SavedEntry]] = {number: [] for number in queues}
-    for number, kept in enumerate(saved.entries()):
-        if not number % _AT_ONCE:
-            _check(is_wanted)
-        owner = kept.owner
-        if owner in waiting:
-            waiting[owner].append(kept)
-            if owner in carried:  # it is in memory alone from now on
-                journal.batch.gone.append(kept.number)
-        elif owner in taps:
-            taps[owner].log.append(kept.packed, 1, kept.time, kept.number)
-        elif owner in staged.messages:
-            staged.messages[owner].append(kept.packed)
-            journal.batch.gone.append(kept.number)
-        else:  # its queue was deleted while a consumer held it
-            journal.batch.gone.append(kept.number)
-            journal.numbers_from(owner + 1)
-    count = sum(map(len, waiting.values()))
+    waiting: dict[int, list[tuple[SavedBatch, SavedRun, SavedState | None]]] = {number: [] for number in queues}
+    for batch, state in saved.batches():
+        _check(is_wanted)
+        for run in batch.runs:
+            owner = run.owner
+            if owner in waiting:
+                waiting[owner].append((batch, run, state))
+                if owner in carried:  # they are in memory alone from now on
+                    journal.batch.gone.extend([number for number, _ in run.kept(state)])
+            elif owner in taps:
+                for number, packed in run.kept(state):
+                    taps[owner].log.append(packed, 1, batch.time, number)
+            elif owner in staged.messages:
+                for number, packed in run.kept(state):
+                    staged.messages[owner].append(packed)
+                    journal.batch.gone.append(number)
+            elif left := [number for number, _ in run.kept(state)]:  # its queue was deleted while a consumer held them
+                journal.batch.gone.extend(left)
+                journal.numbers_from(owner + 1)
+    count = 0
     for number in list(waiting):
         try:
-            _fill(queues[number], waiting.pop(number), journal, now, is_wanted)
+            count += _fill(queues[number], waiting.pop(number), journal, now, is_wanted)
         except SieveError as error:
             raise RestoreError(f"a message of {queues[number].label} cannot be restored: {error}") from error
     staged.restore(broker, now)
@@ -99,7 +101,7 @@ def restore(broker: Broker, saved: Saved, now: int, is_wanted: Callable[[], bool
 
 def _while(is_wanted: Callable[[], bool], items: Iterable[R]) -> Iterator[R]:
     for number, item in enumerate(items):
-        if not number % _AT_ONCE:
+        if not number % AT_ONCE:
             _check(is_wanted)
         yield item
 
@@ -197,42 +199,75 @@ def _taps(broker: Broker, saved: Saved, journal: Journal, now: int) -> dict[int,
     return copies
 
 
-def _fill(queue: Queue, kept: list[SavedEntry], journal: Journal, now: int, is_wanted: Callable[[], bool]) -> None:
-    """Restore the messages of a queue."""
+def _fill(
+    queue: Queue,
+    runs: list[tuple[SavedBatch, SavedRun, SavedState | None]],
+    journal: Journal,
+    now: int,
+    is_wanted: Callable[[], bool],
+) -> int:
+    """Restore the messages of a queue. Returns how many there are."""
+    check = partial(_check, is_wanted)
+    rows = [(batch.time, _live(run, state, journal, now, check)) for batch, run, state in runs]
+    if any(row.scheduled for _, row in rows):
+        entries = _by_arrival(rows)
+        for at in range(0, len(entries), AT_ONCE):
+            check()
+            queue.restore_all(entries[at : at + AT_ONCE], now)
+        return len(entries)
+    for _, row in rows:
+        check()
+        if row.fresh:
+            queue.restore_row(row.entries, row.by_priority, row.expiring, row.size)
+        else:
+            queue.restore_all(row.entries, now, scheduled=False)
+    return sum([len(row.entries) for _, row in rows])
+
+
+def _live(run: SavedRun, state: SavedState | None, journal: Journal, now: int, check: Callable[[], object]) -> SavedRow:
+    """The messages that are not gone, with their state."""
+    row = run.build(check)
+    if state is None:
+        return row
+    states = run.states(state)
+    if not any(states):
+        return row
     entries: list[Entry] = []
-    scheduled = False
-    for at in range(0, len(kept), _AT_ONCE):
-        _check(is_wanted)
-        for number, _, packed, state, failed, _ in kept[at : at + _AT_ONCE]:
-            envelope = Envelope.from_packed(packed, compact=False)
-            scheduled = scheduled or envelope.fields[DELIVERY_TIME] > 0
-            envelope.compact()
-            entry = Entry(0, envelope)
-            if state:
-                count, attempts = state & (HELD_FLAG - 1), state >> STATE_BITS
-                if state & HELD_FLAG:
-                    deliveries, failures = COUNTED[Outcome.KILLED]
-                    count = min(count + min(1, deliveries), MAX_COUNT)
-                    attempts += min(1, failures)
-                    journal.batch.states[number] = state_of(count, attempts)
-                entry.resume(number, count, attempts, failed or now)
-            else:
-                entry.resume(number, 0, 0, 0)
-            entries.append(entry)
-    if scheduled:
-        entries = _by_arrival(kept, entries)
-    for at in range(0, len(entries), _AT_ONCE):
-        _check(is_wanted)
-        queue.restore_all(entries[at : at + _AT_ONCE], now, scheduled=scheduled)
+    fresh = True
+    for entry, found, failed in zip(row.entries, states, run.failures(state), strict=True):
+        if found == GONE_STATE:
+            continue
+        if found:
+            fresh = False
+            count, attempts = found & (HELD_FLAG - 1), found >> STATE_BITS
+            if found & HELD_FLAG:
+                deliveries, failures = COUNTED[Outcome.KILLED]
+                count = min(count + min(1, deliveries), MAX_COUNT)
+                attempts += min(1, failures)
+                journal.batch.states[entry.stored] = state_of(count, attempts)
+            entry.resume(entry.stored, count, attempts, failed or now)
+        entries.append(entry)
+    return SavedRow(entries, scheduled=row.scheduled, fresh=fresh)
 
 
-def _by_arrival(kept: list[SavedEntry], entries: list[Entry]) -> list[Entry]:
+def _by_arrival(rows: list[tuple[int, SavedRow]]) -> list[Entry]:
     """Entries in the order of their arrival: scheduled messages whose time has passed take the place where they would
-    have arrived (ORD-05)."""
+    have arrived (ORD-05).
+
+    Args:
+        rows: each with the time at which it was stored, ms epoch.
+    """
+    entries: list[Entry] = []
     arrivals: list[int] = []
-    latest = kept[-1].time
-    for each, entry in zip(reversed(kept), reversed(entries), strict=True):
-        latest = min(latest, each.time)  # it came before those that follow, although it may be written after them
-        arrivals.append(max(latest, entry.envelope.delivery_time))
+    latest: int | None = None
+    for time, row in reversed(rows):
+        if not row.entries:
+            continue
+        latest = time if latest is None else min(latest, time)  # it came before those that follow, although it may be
+        for entry in reversed(row.entries):  # written after them
+            entries.append(entry)
+            arrivals.append(max(latest, entry.envelope.delivery_time))
+            entry.envelope.compact()
+    entries.reverse()
     arrivals.reverse()
     return [entries[at] for at in sorted(range(len(entries)), key=arrivals.__getitem__)]

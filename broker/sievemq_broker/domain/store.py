@@ -1,6 +1,6 @@
 """The port behind which messages are stored, and its errors. The domain and the server know a store by this alone.
 
-    open (raises the epoch) ─► definitions, entries: restore ─► write, write, … ─► close
+    open (raises the epoch) ─► definitions, batches: restore ─► write, write, … ─► close
                                                                 │   ▲
                                                    no room ─► relieve, again; any other error ─► reopen, again
 
@@ -10,9 +10,10 @@ The server calls a store from one thread at a time. Only what says so may be cal
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from sievemq_broker.domain.journal import Key, Write
+from sievemq_broker.domain.saved import SavedBatch, SavedState
 
 
 class StoreError(Exception):
@@ -63,26 +64,6 @@ class DamagedError(StoreError):
         self.findings = findings or [text]
 
 
-class SavedEntry(NamedTuple):
-    """A stored message.
-
-    Attributes:
-        number: of the message.
-        owner: number of its queue.
-        packed: its envelope.
-        state: count of deliveries, HELD_FLAG; count of attempts.
-        failed: ms epoch of its first attempt, 0 if there was none, or if it is unknown.
-        time: ms epoch at which it was kept.
-    """
-
-    number: int
-    owner: int
-    packed: bytes
-    state: int
-    failed: int
-    time: int
-
-
 class Saved(Protocol):
     """The contents of a store, for :func:`~sievemq_broker.domain.restore.restore`."""
 
@@ -105,8 +86,9 @@ class Saved(Protocol):
             DamagedError: one of them is not what was written.
         """
 
-    def entries(self) -> Iterable[SavedEntry]:
-        """All messages that are not gone, by ascending number.
+    def batches(self) -> Iterable[tuple[SavedBatch, SavedState | None]]:
+        """All messages, by ascending number, and what has become of them since: None if all are new. Their entries may
+        be built already; nothing else has them.
 
         Raises:
             DamagedError: something is not what was written.

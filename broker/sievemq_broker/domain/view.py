@@ -133,6 +133,14 @@ class View:
         self.mask |= 1 << priority
         entry.make_ready()
 
+    def push_row(self, entries: list[Entry], priority: int) -> None:
+        """Append arrivals of one priority, which count themselves as filed."""
+        lane = self.lanes[priority]
+        if lane is None:
+            lane = self.lanes[priority] = Lane()
+        lane.items.extend(entries)
+        self.mask |= 1 << priority
+
     def push_back(self, entry: Entry) -> None:
         """Add an entry that came back (STRAY), unless the heap has it at the same place."""
         key = key_of(entry)

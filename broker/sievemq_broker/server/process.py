@@ -327,6 +327,7 @@ def _say_what_is_kept(server: Server) -> None:
             directory=server.settings.data_dir,
             store=server.settings.shown_store,
             messages=opened.messages,
+            built=opened.built,
             seconds=round(opened.seconds, 3),
             epoch=opened.store.epoch,
         )

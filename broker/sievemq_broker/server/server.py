@@ -27,7 +27,7 @@ from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Li
 from sievemq_broker.server.net.listener import Acceptor, ClientPorts, ListenError, make_tls_context
 from sievemq_broker.server.net.turn import Timers, Turn
 from sievemq_broker.server.shard import Shard
-from sievemq_broker.server.watch.memory import SHARE, MemoryLimit, machine_limit
+from sievemq_broker.server.watch.memory import MemoryLimit, memory_limit
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_broker.users.account import Users
@@ -188,8 +188,7 @@ class Server:
         if settings.data_dir is not None:
             self.user_store.keep_key(settings.data_dir)
         self.turn = Turn(loop, settings.busy_poll, self.timers, [] if shard.commits is None else [shard.commits])
-        limit = settings.max_memory_bytes
-        memory = int(machine_limit() * SHARE) if limit is None else limit
+        memory = memory_limit(settings)
         session_settings = SessionSettings(
             broker=broker_name(),
             incarnation=shard.incarnation,

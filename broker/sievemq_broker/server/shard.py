@@ -25,6 +25,7 @@ from sievemq_broker.domain.store import AbandonedError, StoreError
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.net.services import ServerServices, new_incarnation
 from sievemq_broker.server.watch.counts import Ended
+from sievemq_broker.server.watch.memory import memory_limit
 from sievemq_broker.server.watch.namespace_limits import NamespaceLimits
 from sievemq_broker.server.watch.selector_times import SelectorTimes
 from sievemq_broker.server.watch.slow_consumers import SlowConsumers
@@ -34,6 +35,7 @@ from sievemq_broker.session.settings import SessionSettings
 if TYPE_CHECKING:  # in memory there is no database
     from sievemq_broker.server.durability.commits import Commits
     from sievemq_broker.server.durability.durable import Opened, Source
+    from sievemq_broker.server.durability.following import Following
     from sievemq_broker.server.durability.keeper import Keeper
     from sievemq_broker.server.durability.progress import Progress
     from sievemq_broker.store.lease import Owner
@@ -64,6 +66,7 @@ class Shard:
         opened: the store; None if there is none.
         commits: writes to the store; None if there is none.
         keeper: keeps the lease; None if there is none, and before :meth:`take`.
+        following: builds messages while another process owns it; None if there is none, and before, and after.
         failure: why it must not be served any more.
         services: what its connections share; there once it serves.
         namespace_limits, selector_times, slow_consumers: what is watched; there once it serves.
@@ -92,6 +95,7 @@ class Shard:
         self.opened: Opened | None = None
         self.commits: Commits | None = None
         self.keeper: Keeper | None = None
+        self.following: Following | None = None
         self.failure: Exception | None = None
         self._progress: Progress | None = None
         self._source = source
@@ -179,8 +183,11 @@ class Shard:
         loop, keeper, broker = asyncio.get_running_loop(), self.keeper, self.broker
         token = "" if keeper is None else keeper.lease.token
         try:
+            following, self.following = self.following, None
+            follower = None if following is None else await following.end()
+            now = self._clock.now()
             opened = self.opened = await loop.run_in_executor(
-                None, open_and_restore, source, token, broker, self.incarnation, self._clock.now(), self._wanted
+                None, open_and_restore, source, token, broker, self.incarnation, now, self._wanted, follower
             )
         except AbandonedError:
             raise self.failure or _abandoned() from None
@@ -213,6 +220,8 @@ class Shard:
                 self._loop.call_soon_threadsafe(self._abandon)
 
     def _abandon(self) -> None:
+        if self.following is not None:
+            self.following.stop()
         if self._taken is not None and not self._taken.done():
             self._taken.set_exception(_abandoned())
 
@@ -221,8 +230,18 @@ class Shard:
 
     # -- what the keeper reports ------------------------------------------------------------------------------------
 
+    @property
+    def is_warm(self) -> bool:
+        """A takeover would read little: what may be built ahead is built, or nothing is."""
+        return self.following is None or self.following.follower.caught_up
+
     def follow(self) -> None:
         """Another broker owns it."""
+        if not self.follows.is_set() and self._source is not None:
+            from sievemq_broker.server.durability.following import Following
+
+            self.following = Following(self._source.follower(memory_limit(self._settings)))
+            self.following.start()
         self.follows.set()
 
     def taken(self) -> None:
@@ -259,6 +278,8 @@ class Shard:
             return
         self.failure = error
         self._is_wanted = False
+        if self.following is not None:
+            self.following.stop()
         if self.keeper is not None:
             self.keeper.fail()
         if self._taken is not None and not self._taken.done():

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from sievemq_broker.domain.journal import Batch, Write
-from sievemq_broker.domain.store import DamagedError, SavedEntry
+from sievemq_broker.domain.saved import SavedBatch, SavedState
+from sievemq_broker.domain.store import DamagedError
 from sievemq_broker.store.blob import Outcomes, State, outcomes_of, unpack_batch
 
 #: The most batches whose state is cached. Most messages are acknowledged soon after they were stored.
@@ -29,8 +30,9 @@ _REWRITE_BYTES: Final = 4 * 1024 * 1024
 class Rows(Protocol):
     """The tables of a database, to read."""
 
-    def batches(self) -> Iterable[tuple[int, bytes, bytes | None]]:
-        """Id, row and, if it has one, the state of each batch, by ascending id."""
+    def batches(self) -> Iterable[tuple[int, bytes | SavedBatch, bytes | None]]:
+        """Id, row and, if it has one, the state of each batch, by ascending id. The messages instead of the row, if
+        they are built."""
 
     def orphan(self) -> int | None:
         """The id of a state without a batch."""
@@ -90,21 +92,25 @@ class Batches:
         for cached in (self._states, self._sparse, self._new, self._changed, self._plain, self._gone):
             cached.clear()
 
-    def entries(self, left: list[int]) -> Iterator[SavedEntry]:
-        """All messages that are not gone, by ascending number.
+    def saved(self, left: list[int]) -> Iterator[tuple[SavedBatch, SavedState | None]]:
+        """All batches, by ascending id, and the state of each; None if all messages are new.
 
         Args:
-            left: gets the ids of batches without any.
+            left: gets the ids of batches of which all messages are gone.
 
         Raises:
             DamagedError: something is not what was written.
         """
-        for batch_id, data, changed in self._rows.batches():
-            kept = unpack_batch(batch_id, data)
-            state = kept.state() if changed is None else State.unpack(batch_id, changed)
+        for batch_id, row, changed in self._rows.batches():
+            batch = row if isinstance(row, SavedBatch) else unpack_batch(batch_id, row).saved()
+            if changed is None:
+                yield batch, batch.state
+                continue
+            state = State.unpack(batch_id, changed)
+            state.check(batch_id, batch.last_place)
             if not state.live:
                 left.append(batch_id)
-            yield from kept.entries(state)
+            yield batch, state
         orphan = self._rows.orphan()
         if orphan is not None:
             raise DamagedError(f"batch {orphan} is missing, although its state exists")

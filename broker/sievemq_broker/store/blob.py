@@ -20,12 +20,13 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
 from sievemq_broker.domain.journal import GONE_STATE, HELD_FLAG, PLACE_BITS, STATE_BITS, Batch
-from sievemq_broker.domain.store import DamagedError, SavedEntry
+from sievemq_broker.domain.saved import SavedBatch
+from sievemq_broker.domain.store import DamagedError
 
 _CRC = struct.Struct("<I")
 _TWO = struct.Struct("<II")
@@ -187,6 +188,15 @@ class State:
         self.size = len(row)
         return row
 
+    def check(self, batch_id: int, last_place: int) -> None:
+        """Check that it is one of a batch whose last message has this place.
+
+        Raises:
+            DamagedError: it is not.
+        """
+        if last_place >= len(self.states):
+            raise DamagedError(f"the state of batch {batch_id} has {len(self.states)} messages, not {last_place + 1}")
+
     def pack(self, batch_id: int) -> bytes:
         body = (self.live, self.kept, self.size, _words(self.states), self.failures, self.attempts)
         return pack_value(_identity(batch_id, b"s"), body)
@@ -273,6 +283,26 @@ def _runs(numbers: list[int]) -> Iterator[tuple[int, list[int]]]:
         at = end
 
 
+class SavedEntry(NamedTuple):
+    """A stored message.
+
+    Attributes:
+        number: of the message.
+        owner: number of its queue.
+        packed: its envelope.
+        state: count of deliveries, HELD_FLAG; count of attempts.
+        failed: ms epoch of its first attempt, 0 if there was none, or if it is unknown.
+        time: ms epoch at which it was kept.
+    """
+
+    number: int
+    owner: int
+    packed: bytes
+    state: int
+    failed: int
+    time: int
+
+
 class Kept:
     """A batch as its row has it.
 
@@ -319,6 +349,13 @@ class Kept:
         states = array("H", bytes(2 * count)) if self.states is None else self.states
         return State(count - states.count(GONE_STATE), count, self.size, states)
 
+    def saved(self) -> SavedBatch:
+        """The messages, to be restored."""
+        envelopes = self.envelopes
+        packs = envelopes if isinstance(self.messages, range) else [envelopes[message] for message in self.messages]
+        state = None if self.states is None else self.state()
+        return SavedBatch(self.id, self.time, self.owners, self.places, packs, state)
+
     def entries(self, state: State) -> Iterator[SavedEntry]:
         """The messages that are not gone.
 
@@ -327,8 +364,7 @@ class Kept:
         """
         base, time, envelopes = self.id << PLACE_BITS, self.time, self.envelopes
         states, failures, attempts = state.states, state.failures, state.attempts
-        if self.last_place >= len(states):
-            raise DamagedError(f"the state of batch {self.id} has {len(states)} messages, not {self.last_place + 1}")
+        state.check(self.id, self.last_place)
         for owner, message, place in zip(self.owners, self.messages, self.places, strict=True):
             now = states[place]
             if now != GONE_STATE:

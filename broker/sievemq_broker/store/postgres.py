@@ -1,6 +1,6 @@
 """The store of a shard in PostgreSQL (docs/decisions/0011). Brokers share the database; one at a time owns a shard.
 
-    take (postgres_leases.py) ─► open with the token ─► definitions, entries: restore ─► write, write, … ─► close
+    take (postgres_leases.py) ─► open with the token ─► definitions, batches: restore ─► write, write, … ─► close
 
 A write is one call of a function in the server (postgres_tables.py): fence, number and rows go there at once, and one
 round trip later they are on stable storage. A large write is several calls in a transaction. What became of a call that
@@ -22,10 +22,12 @@ from psycopg.types.numeric import Int8
 from sievemq_broker import logs
 from sievemq_broker.domain.admission import UNLIMITED
 from sievemq_broker.domain.journal import Key, Write
-from sievemq_broker.domain.store import FencedError, LostWritesError, SavedEntry, StoreError
+from sievemq_broker.domain.saved import SavedBatch, SavedState
+from sievemq_broker.domain.store import FencedError, LostWritesError, StoreError
 from sievemq_broker.store.batches import Batches, Change
 from sievemq_broker.store.blob import unpack_value
 from sievemq_broker.store.database import definition_id
+from sievemq_broker.store.follower import Follower
 from sievemq_broker.store.postgres_connection import (
     Connection,
     check,
@@ -57,6 +59,7 @@ class PostgresStore:
         token: by which this process owns it.
         incarnation: the broker's name, if the shard is new.
         timeout: seconds for which a call waits for its answer.
+        follower: of the shard until now; messages that it has built need not be read.
 
     Raises:
         FencedError: another process owns the shard.
@@ -75,7 +78,16 @@ class PostgresStore:
     room = free = UNLIMITED
     full_below = 0
 
-    def __init__(self, url: str, shard: str, token: str, incarnation: str = "", *, timeout: float = 5.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        shard: str,
+        token: str,
+        incarnation: str = "",
+        *,
+        timeout: float = 5.0,
+        follower: Follower | None = None,
+    ) -> None:
         self.where = without_password(url)
         self._url, self._shard, self._token, self._timeout = url, shard, token, timeout
         self.incarnation = incarnation
@@ -86,6 +98,7 @@ class PostgresStore:
         self._database = ""
         self._sequence = 0
         self._connection: Connection | None = None
+        self._follower = follower
         self._left: list[int] = []
         self._rewritten = time.monotonic()
         self._vacuum = Vacuum(url)
@@ -110,7 +123,7 @@ class PostgresStore:
             connection.close()
             raise self._translated(error, doing) from error
         self._connection = connection
-        self._rows = PostgresRows(connection, self._shard)
+        self._rows = PostgresRows(connection, self._shard, self._follower)
         self._batches = Batches(self._rows)
 
     def _load(self, connection: Connection) -> None:
@@ -203,8 +216,8 @@ class PostgresStore:
             raise self._translated(error, "be read") from error
         return found
 
-    def entries(self) -> Iterator[SavedEntry]:
-        """All messages that are not gone, by ascending number.
+    def batches(self) -> Iterator[tuple[SavedBatch, SavedState | None]]:
+        """All messages; see :meth:`Saved.batches`.
 
         Raises:
             DamagedError: something is not what was written.
@@ -212,10 +225,11 @@ class PostgresStore:
         empty: list[int] = []
         self._connected()
         try:
-            yield from self._batches.entries(empty)
+            yield from self._batches.saved(empty)
         except Exception as error:
             raise self._translated(error, "be read") from error
         self._left = [batch_id for batch_id in empty if batch_id < self._first_batch]
+        self._follower = None
 
     # -- writing --------------------------------------------------------------------------------------------------
 

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, NamedTuple, TypeAlias
 
 from psycopg.types.numeric import Int4, Int8
 
 from sievemq_broker.domain.journal import Write
+from sievemq_broker.domain.saved import SavedBatch
+from sievemq_broker.domain.store import FencedError
 from sievemq_broker.store.batches import Change
 from sievemq_broker.store.blob import pack_value
 from sievemq_broker.store.database import definition_id
+from sievemq_broker.store.follower import Follower, Seal
 from sievemq_broker.store.postgres_connection import Connection
 from sievemq_broker.store.postgres_tables import PIECE_BYTES
+
+Found: TypeAlias = tuple[int, bytes | SavedBatch, bytes | None]
+"""Id, row or messages, and state of a batch."""
 
 #: Bytes of rows that one call carries. More would be held by client and server several times over.
 _CALL_BYTES: Final = 4 * 1024 * 1024
 
-#: Bytes of rows that are read at once, about; and rows, before their size is known.
+#: Bytes of rows that are read at once, about; and batches that are listed at once.
 _READ_BYTES: Final = 8 * 1024 * 1024
-_READ_ROWS: Final = 64
-_MOST_ROWS: Final = 4_096
+_LISTED: Final = 1_024
 
 
 class PostgresRows:
@@ -30,40 +37,74 @@ class PostgresRows:
     Args:
         connection: each statement is a transaction of its own.
         shard: whose rows.
+        follower: of which messages are built.
     """
 
-    def __init__(self, connection: Connection, shard: str) -> None:
+    def __init__(self, connection: Connection, shard: str, follower: Follower | None = None) -> None:
         self._connection = connection
         self._shard = shard
+        self._follower = follower
 
-    def batches(self) -> Iterator[tuple[int, bytes, bytes | None]]:
-        own, pieces, state = 0, list[bytes](), None
-        for batch_id, piece, data, changed in self._pieces():
-            if piece == 0:
-                if pieces:
-                    yield own, b"".join(pieces), state
-                own, pieces, state = batch_id, [], changed
-            pieces.append(data)
-        if pieces:
-            yield own, b"".join(pieces), state
+    def batches(self) -> Iterator[Found]:
+        """By pages: no statement is open while the caller works on one."""
+        after = -1
+        while page := self._connection.execute(
+            "SELECT b.id, octet_length(b.data), substr(b.data, 1, 4), s.data FROM sievemq.batch b "
+            "LEFT JOIN sievemq.state s ON s.shard = b.shard AND s.id = b.id "
+            "WHERE b.shard = %s AND b.piece = 0 AND b.id > %b ORDER BY b.id LIMIT %b",
+            (self._shard, Int8(after), Int8(_LISTED)),
+            binary=True,
+        ).fetchall():
+            after = page[-1][0]
+            yield from self._found(page)
 
-    def _pieces(self) -> Iterator[tuple[int, int, bytes, bytes | None]]:
-        """All rows, by pages. No statement is open while the caller works on one."""
-        after, count = (-1, 0), _READ_ROWS
-        while True:
-            page = self._connection.execute(
-                "SELECT b.id, b.piece, b.data, s.data FROM sievemq.batch b LEFT JOIN sievemq.state s "
-                "ON s.shard = b.shard AND s.id = b.id AND b.piece = 0 "
-                "WHERE b.shard = %s AND (b.id, b.piece) > (%b, %b) ORDER BY b.id, b.piece LIMIT %b",
-                (self._shard, Int8(after[0]), Int4(after[1]), Int8(count)),
-                binary=True,
-            ).fetchall()
-            yield from page
-            if len(page) < count:
-                return
-            after = page[-1][:2]
-            size = sum([len(row[2]) for row in page])
-            count = min(max(_READ_BYTES * len(page) // size, 8), _MOST_ROWS)
+    def _found(self, page: list[tuple[int, int, bytes, bytes | None]]) -> Iterator[Found]:
+        """These batches: those that are built, and the rows of the others."""
+        found: list[tuple[int, SavedBatch | None, bytes | None]] = []
+        size = 0
+        for batch_id, length, checksum, state in page:
+            built = None if self._follower is None else self._follower.take(batch_id, Seal(length, checksum))
+            found.append((batch_id, built, state))
+            if built is None:
+                size += length
+                if size >= _READ_BYTES or length == PIECE_BYTES:  # it may be much larger than that
+                    yield from self._read(found)
+                    found, size = [], 0
+        yield from self._read(found)
+
+    def _read(self, found: list[tuple[int, SavedBatch | None, bytes | None]]) -> Iterator[Found]:
+        rows = {own: row for own, _, row in self.rows([own for own, built, _ in found if built is None])}
+        for batch_id, built, state in found:
+            if built is None and batch_id not in rows:
+                raise FencedError(f"batch {batch_id} is gone: another broker writes to the shard")
+            yield batch_id, built or rows[batch_id], state
+
+    def last_write(self) -> int:
+        """See :class:`~sievemq_broker.store.follower.Listing`."""
+        row = self._connection.execute(
+            "SELECT n FROM sievemq.written WHERE shard = %s ORDER BY n DESC LIMIT 1", (self._shard,)
+        ).fetchone()
+        return 0 if row is None else row[0]
+
+    def listed(self, after: int, count: int) -> list[tuple[int, int]]:
+        return self._connection.execute(
+            "SELECT id, octet_length(data) FROM sievemq.batch WHERE shard = %s AND piece = 0 AND id > %b "
+            "ORDER BY id LIMIT %b",
+            (self._shard, Int8(after), Int8(count)),
+            binary=True,
+        ).fetchall()
+
+    def rows(self, ids: Sequence[int]) -> Iterator[tuple[int, Seal, bytes]]:
+        if not ids:
+            return
+        pieces = self._connection.execute(
+            "SELECT id, data FROM sievemq.batch WHERE shard = %s AND id = ANY (%b) ORDER BY id, piece",
+            (self._shard, [Int8(batch_id) for batch_id in ids]),
+            binary=True,
+        ).fetchall()
+        for batch_id, group in groupby(pieces, itemgetter(0)):
+            parts = [data for _, data in group]
+            yield batch_id, Seal(len(parts[0]), parts[0][:4]), parts[0] if len(parts) == 1 else b"".join(parts)
 
     def orphan(self) -> int | None:
         row = self._connection.execute(

@@ -213,7 +213,9 @@ class ShardRows:
     def batches(self, found: Found) -> Iterator[tuple[int, bytes, bytes | Exception | None]]:
         rows = PostgresRows(self._database.connection, self._shard)
         try:
-            yield from rows.batches()
+            for batch_id, row, state in rows.batches():
+                assert isinstance(row, bytes)  # nobody has followed
+                yield batch_id, row, state
             orphan = rows.orphan()
         except Exception as error:
             raise self._database.translated(error) from error

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from sievemq_broker.domain.journal import DESTINATION, HELD_FLAG, SUBSCRIPTION, TAP, Key
-from sievemq_broker.domain.store import DamagedError, SavedEntry
-from sievemq_broker.store.blob import Kept, State, unpack_batch, unpack_value
+from sievemq_broker.domain.store import DamagedError
+from sievemq_broker.store.blob import Kept, SavedEntry, State, unpack_batch, unpack_value
 from sievemq_broker.store.database import DATABASE, definition_id
 from sievemq_broker.store.files import PRIVATE_DIRECTORY
 from sievemq_broker.store.rows import NewStore, Rows

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from sievemq_broker.domain.journal import BATCH_BYTES, Key, Write
+from sievemq_broker.domain.saved import SavedBatch, SavedState
 from sievemq_broker.domain.store import (
     AbandonedError,
     DamagedError,
     FencedError,
-    SavedEntry,
     StoreError,
     StoreFullError,
 )
@@ -314,15 +314,15 @@ class SqliteStore:
             raise self._translated(error, "be read") from error
         return found
 
-    def entries(self) -> Iterator[SavedEntry]:
-        """All messages that are not gone, by ascending number.
+    def batches(self) -> Iterator[tuple[SavedBatch, SavedState | None]]:
+        """All messages; see :meth:`Saved.batches`.
 
         Raises:
             DamagedError: something is not what was written.
         """
         empty: list[int] = []
         try:
-            yield from self._batches.entries(empty)
+            yield from self._batches.saved(empty)
         except Exception as error:
             raise self._translated(error, "be read") from error
         self._left = [batch_id for batch_id in empty if batch_id < self._first_batch]

@@ -17,14 +17,14 @@ from typing import Any
 from psycopg.pq import TransactionStatus
 
 from sievemq.cli import main
-from sievemq_broker.domain.store import SavedEntry
+from sievemq_broker.domain.saved import SavedBatch, SavedState
 from sievemq_broker.store import postgres, postgres_connection, postgres_rows
 
 #: Before a write is sent; between its calls, while it holds the lock of the shard; when what commits it was sent, and
 #: no answer was read; when it is stored, and no client was told; amid the restore.
 PLACES = ("before", "between", "sent", "stored", "restore")
 
-#: Messages that are restored before the stop.
+#: Batches that are read before the stop.
 FEW = 3
 
 
@@ -51,7 +51,7 @@ class Places:
 
 def install(places: Places) -> None:
     """Have the broker of this process stop at places."""
-    write, entries = postgres.PostgresStore.write, postgres.PostgresStore.entries
+    write, batches = postgres.PostgresStore.write, postgres.PostgresStore.batches
     execute, wait = postgres_connection.Connection.execute, postgres_connection.Connection.wait
     call_bytes = postgres_rows._CALL_BYTES
 
@@ -66,11 +66,11 @@ def install(places: Places) -> None:
             places.writing = False
         places.reached("stored")
 
-    def restores(self: Any) -> Iterator[SavedEntry]:
-        for number, entry in enumerate(entries(self)):
+    def restores(self: Any) -> Iterator[tuple[SavedBatch, SavedState | None]]:
+        for number, batch in enumerate(batches(self)):
             if number == FEW:
                 places.reached("restore")
-            yield entry
+            yield batch
         places.reached("restore")  # where there are less
 
     def executes(self: Any, statement: Any, *arguments: Any, **more: Any) -> Any:
@@ -86,7 +86,7 @@ def install(places: Places) -> None:
         return wait(self, gen, *arguments, **more)
 
     postgres.PostgresStore.write = writes  # type: ignore[method-assign]
-    postgres.PostgresStore.entries = restores  # type: ignore[method-assign]
+    postgres.PostgresStore.batches = restores  # type: ignore[method-assign]
     postgres_connection.Connection.execute = executes  # type: ignore[method-assign]
     postgres_connection.Connection.wait = waits  # type: ignore[method-assign]
 

@@ -6,7 +6,7 @@ import asyncio
 import http.client
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,13 +16,15 @@ from tests.broker.server.wire_client import WireClient
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.admission import UNLIMITED
 from sievemq_broker.domain.journal import Key, Write
-from sievemq_broker.domain.store import AwayError, FencedError, SavedEntry, Store
+from sievemq_broker.domain.saved import SavedBatch, SavedState
+from sievemq_broker.domain.store import AwayError, FencedError, Store
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.shard import Shard
+from sievemq_broker.store.follower import Follower
 from sievemq_broker.store.lease import Leases, Owner, Sight
 from sievemq_core.wire.commands import Command
 
-from .support import DictStore
+from .following import Reading, SharedTables, TableStore
 
 #: Seconds that a test waits for what must happen.
 DEADLINE = 30.0
@@ -42,7 +44,7 @@ class World:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.data = DictStore()
+        self.data = TableStore()
         self.sight = Sight("", 0, False, 0, None, 0, 1, 0.0)
         #: Set whenever the row changes.
         self.changed = threading.Condition(self.lock)
@@ -93,8 +95,13 @@ class Access:
     def leases(self) -> Leases:
         return Row(self)
 
-    def open(self, token: str, incarnation: str, is_wanted: Callable[[], bool]) -> Store:
-        return SharedStore(self, token)
+    def follower(self, limit: int) -> Follower:
+        return Follower(SharedTables(self.world.data.tables, self.world.lock, self.check), limit)
+
+    def open(
+        self, token: str, incarnation: str, is_wanted: Callable[[], bool], follower: Follower | None = None
+    ) -> Store:
+        return SharedStore(self, token, follower)
 
 
 class Row:
@@ -153,9 +160,10 @@ class SharedStore:
     room = free = UNLIMITED
     full_below = time = 0
 
-    def __init__(self, access: Access, token: str) -> None:
+    def __init__(self, access: Access, token: str, follower: Follower | None = None) -> None:
         self._access = access
         self._token = token
+        self._follower = follower
         self._data = access.world.data
         self.epoch = access.world.sight.epoch
         self.batch_bytes = self._data.batch_bytes
@@ -171,9 +179,9 @@ class SharedStore:
     def definitions(self, kind: str) -> Mapping[Key, tuple[Any, ...]]:
         return self._data.definitions(kind)
 
-    def entries(self) -> Iterable[SavedEntry]:
+    def batches(self) -> Iterator[tuple[SavedBatch, SavedState | None]]:
         self._access.before_reading()
-        return self._data.entries()
+        return Reading(self._data, self._follower).batches()
 
     def write(self, write: Write, now: int) -> None:
         self._access.check()

@@ -25,7 +25,8 @@ from sievemq_broker.domain import Broker, DestinationPolicy, DomainSettings
 from sievemq_broker.domain.journal import Batch, Key, Write
 from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.restore import restore
-from sievemq_broker.domain.store import AwayError, FencedError, SavedEntry, StoreError
+from sievemq_broker.domain.saved import SavedBatch, SavedState
+from sievemq_broker.domain.store import AwayError, FencedError, StoreError
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.protocols.sieve.connection import TABLE
 from sievemq_broker.server.durability.commits import Commits, Holder
@@ -34,10 +35,12 @@ from sievemq_broker.server.durability.progress import Progress
 from sievemq_broker.server.durability.worker import Worker
 from sievemq_broker.session import Peer, SessionSettings
 from sievemq_broker.session.life import CLOSING, GONE
+from sievemq_broker.store.follower import Follower
 from sievemq_broker.store.lease import FOLLOWING, OWNING, Lease, Owner, Sight, Terms
 from sievemq_core.wire.connection import WireConnection
 
-from .support import DictStore, name_of
+from .following import Reading, Tables, TableStore, anatomy
+from .support import name_of
 
 if TYPE_CHECKING:
     from .simulation import Checker, Client
@@ -47,6 +50,14 @@ KEEP = 600_000
 
 #: No message is poison, however often its consumer is killed.
 POLICIES = (("*", DestinationPolicy(max_attempts=0)),)
+
+#: Planted faults of a takeover by a process that has followed.
+FOLLOWERS = (
+    "new batches forgotten",
+    "states of what was followed forgotten",
+    "followed batches that are gone restored",
+    "followed without seals",
+)
 
 #: Commits that a promoted replica may lack.
 MOST_LOST = 500
@@ -82,6 +93,8 @@ class World:
         self.chance = random.Random(seed)
         self.fault = fault
         self.loses = loses
+        #: Processes follow the messages before they take the shard over.
+        self.follows = fault in FOLLOWERS or (not fault and bool(seed % 2))
         self.now = 0.0
         self.is_calm = True
         #: How often a message to or from the database is slow.
@@ -163,7 +176,7 @@ class Moment(NamedTuple):
 
     time: float
     row: Row
-    store: DictStore
+    store: TableStore
     new: tuple[str, ...]
     touched: frozenset[str]
 
@@ -174,7 +187,7 @@ class Database:
     def __init__(self, world: World) -> None:
         self.world = world
         self.row = Row()
-        self.store = DictStore()
+        self.store = TableStore()
         self.is_up = True
         #: Raised by each restart: connections are broken.
         self.generation = 0
@@ -417,21 +430,62 @@ class SimLeases:
         return answer
 
 
+class SimListing(Tables):
+    """What a follower reads, over a connection of its own."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__()
+        self._process = process
+        self._line = Line(process)
+
+    def last_write(self) -> int:
+        """Read all of it, for the calls of one step."""
+        tables = self._line.call(lambda: self._process.world.database.store.tables.copy())
+        self.data, self.writes = tables.data, tables.writes
+        return self.writes
+
+
+class Wrong(Reading):
+    """Planted faults: what a takeover forgets of the difference to what was followed."""
+
+    def __init__(self, fault: str, store: TableStore, follower: Follower | None) -> None:
+        self._built = {} if follower is None else dict(follower._built)
+        super().__init__(store, follower)
+        if fault == "states of what was followed forgotten" and follower is not None:
+            kept = {own: row for own, row in self.tables.changed.items() if own not in self._built}
+            self.tables.changed = kept
+        elif fault == "new batches forgotten" and self._built:
+            newest = max(self._built)
+            self.tables.data = {own: row for own, row in self.tables.data.items() if own <= newest}
+            self.tables.changed = {own: row for own, row in self.tables.changed.items() if own <= newest}
+        elif fault == "followed batches that are gone restored":
+            missing = {own: b"" for own in self._built if own not in self.tables.data}
+            self.tables.data = {**self.tables.data, **missing}
+        if fault in ("followed batches that are gone restored", "followed without seals"):
+            self.tables.batches = self._any_seal  # type: ignore[method-assign]
+
+    def _any_seal(self) -> Iterator[tuple[int, bytes | SavedBatch, bytes | None]]:
+        for own, row, state in Tables.batches(self.tables):
+            yield own, self._built[own][1] if own in self._built else row, state
+
+
 class SimStore:
     """The store of one owner, as restored.
 
     Args:
         saved: the contents when it was opened.
+        follower: of the shard until then; None for none.
     """
 
     room, full_below, free = 2**40, 1_000, 2**40
     incarnation = "sim"
 
-    def __init__(self, process: Process, saved: DictStore, epoch: int) -> None:
+    def __init__(self, process: Process, saved: TableStore, epoch: int, follower: Follower | None = None) -> None:
         self._process = process
         self._database = process.world.database
         self._line = Line(process)
         self._saved = saved
+        self._reading = Wrong(process.world.fault, saved, follower)
         self.epoch = epoch
         self.batch_bytes = saved.batch_bytes
         self.next_write, self.next_batch = saved.next_write, saved.next_batch
@@ -439,8 +493,8 @@ class SimStore:
     def definitions(self, kind: str) -> Mapping[Key, tuple[Any, ...]]:
         return self._saved.definitions(kind)
 
-    def entries(self) -> Iterator[SavedEntry]:
-        return self._saved.entries()
+    def batches(self) -> Iterator[tuple[SavedBatch, SavedState | None]]:
+        return self._reading.batches()
 
     def write(self, write: Write, now: int) -> None:
         self._line.call(lambda: self._database.write(self._process.token, write, now))
@@ -613,7 +667,8 @@ class Process:
         self._turn_due = False
         self._serves = False
         #: What a follower has read, for a planted fault.
-        self._before: DictStore | None = None
+        self._before: TableStore | None = None
+        self._follower = Follower(SimListing(self), after=0.0) if world.follows else None
         self._read_at = world.now
         self.lease = HastyLease(TERMS, f"{chance.getrandbits(64):016x}")
         self.lease.fault, self.lease.clock = world.fault, self._lease_clock
@@ -678,7 +733,8 @@ class Process:
                     saved = self._before
                 seconds = world.chance.uniform(0.0, 4.0) if not world.is_calm else 0.1
                 epoch, generation = world.database.row.epoch, world.database.generation
-                self.after(seconds, lambda: self._restored(SimStore(self, saved, epoch), saved, generation))
+                follower = self._follower
+                self.after(seconds, lambda: self._restored(SimStore(self, saved, epoch, follower), saved, generation))
 
         world.after(world.far(), read)
 
@@ -702,7 +758,7 @@ class Process:
 
     # -- serving --------------------------------------------------------------------------------------------------
 
-    def _restored(self, store: SimStore, saved: DictStore, generation: int) -> None:
+    def _restored(self, store: SimStore, saved: TableStore, generation: int) -> None:
         world, lease, database = self.world, self.lease, self.world.database
         kept = database.store
         if (database.row.token, database.generation) == (self.token, generation) and (
@@ -711,6 +767,8 @@ class Process:
             world.blame("I11: restored something else than the database has")
         self.broker = Broker(DomainSettings(policies=POLICIES))
         restore(self.broker, store, self.wall())
+        if self._follower is not None:
+            self._compare(saved)
         journal = self.broker.journal
         assert journal is not None
         kind = HastyCommits if world.fault == "output not held" else Commits
@@ -736,6 +794,17 @@ class Process:
         self._serves = True
         self.keeper.restored()
         world.count("restores")
+
+    def _compare(self, saved: TableStore) -> None:
+        """I11: all of it is as it would be had nothing been followed."""
+        assert self._follower is not None
+        world, cold = self.world, Broker(DomainSettings(policies=POLICIES))
+        restore(cold, saved, self.wall())
+        if anatomy(self.broker) != anatomy(cold):
+            world.blame("I11: a restore differs from one without a follower")
+        world.count("followed takeovers")
+        if self._follower.messages:
+            world.count("warm takeovers")
 
     def now(self) -> int:
         """The clock of the commits."""
@@ -785,6 +854,11 @@ class Process:
 
     def _tick(self) -> None:
         self.after(0.25, self._tick)
+        if self.lease.state == FOLLOWING and self._follower is not None and self.world.chance.random() < 0.3:
+            try:
+                self._follower.step(self.clock())
+            except AwayError:
+                self.world.count("steps without an answer")
         if self.lease.state == FOLLOWING and self.world.now >= self._read_at + 2.0:
             self._before, self._read_at = self.world.database.store.copy(), self.world.now
         if self._serves and self.lease.state == OWNING:

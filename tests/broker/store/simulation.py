@@ -83,6 +83,10 @@ FAULTS = {
     "lease counted from the answer": Bias(slow=0.3),
     "lease by the wall clock": Bias(),
     "observed over any connection": Bias(loses=True, often=("isolation",)),
+    "new batches forgotten": Bias(),
+    "states of what was followed forgotten": Bias(),
+    "followed batches that are gone restored": Bias(),
+    "followed without seals": Bias(loses=True),
 }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from sievemq_broker.domain import Broker, Queue
 from sievemq_broker.domain.entry import DELAYED, Entry
@@ -12,13 +13,17 @@ from sievemq_broker.domain.journal import (
     BATCH_BYTES,
     GONE_STATE,
     HELD_FLAG,
+    PLACE_BITS,
+    STATE_BITS,
     Batch,
     Journal,
     Key,
     Write,
 )
-from sievemq_broker.domain.store import SavedEntry, Store
+from sievemq_broker.domain.saved import SavedBatch, SavedState
+from sievemq_broker.domain.store import Saved, Store
 from sievemq_broker.domain.topic import Topic
+from sievemq_broker.store.blob import SavedEntry
 from sievemq_core.message.envelope import MESSAGE_ID, BodyKind, Envelope, pack_properties
 
 NOW = 1_700_000_000_000
@@ -94,8 +99,45 @@ class DictStore:
     def definitions(self, kind: str) -> Mapping[Key, tuple[Any, ...]]:
         return {key: value for (found, key), value in self.defined.items() if found == kind}
 
-    def entries(self) -> Iterator[SavedEntry]:
-        return iter([self.messages[number] for number in sorted(self.messages)])
+    def batches(self) -> Iterator[tuple[SavedBatch, SavedState | None]]:
+        return batches_of([self.messages[number] for number in sorted(self.messages)])
+
+
+class Fates(NamedTuple):
+    """What has become of the messages of a batch, by place."""
+
+    states: list[int]
+    failures: dict[int, int]
+    attempts: dict[int, int]
+
+
+def batches_of(entries: Iterable[SavedEntry]) -> Iterator[tuple[SavedBatch, Fates | None]]:
+    """Messages, by ascending number, as a store has them."""
+    for batch_id, found in itertools.groupby(entries, lambda entry: entry.number >> PLACE_BITS):
+        group = list(found)
+        places = [entry.number & (1 << PLACE_BITS) - 1 for entry in group]
+        owners, packs = [entry.owner for entry in group], [entry.packed for entry in group]
+        batch = SavedBatch(batch_id, group[0].time, owners, places, packs)
+        fates = Fates([GONE_STATE] * (places[-1] + 1), {}, {})
+        for place, entry in zip(places, group, strict=True):
+            fates.states[place] = entry.state & (1 << STATE_BITS) - 1
+            fates.failures[place], fates.attempts[place] = entry.failed, entry.state >> STATE_BITS
+        yield batch, fates if any(entry.state for entry in group) else None
+
+
+def saved_in(store: Saved) -> list[SavedEntry]:
+    """All messages that are not gone, by ascending number."""
+    found: list[SavedEntry] = []
+    for batch, state in store.batches():
+        for run in batch.runs:
+            messages = list(run.kept(None))
+            states, failures = ([0] * len(messages), [0] * len(messages))
+            if state is not None:
+                states, failures = run.states(state), run.failures(state)
+            for (number, packed), value, failed in zip(messages, states, failures, strict=True):
+                if value != GONE_STATE:
+                    found.append(SavedEntry(number, run.owner, packed, value, failed, batch.time))
+    return sorted(found)
 
 
 def _saved(batch: Batch, now: int) -> list[SavedEntry]:

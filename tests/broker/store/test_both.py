@@ -15,7 +15,7 @@ from sievemq_broker.domain.store import FencedError, Store
 from sievemq_broker.store import SqliteStore
 from sievemq_broker.store.database import DATABASE
 
-from .support import NOW, DictStore, message, name_of, random_writes, write, write_of
+from .support import NOW, DictStore, message, name_of, random_writes, saved_in, write, write_of
 
 #: As clients may choose them: PostgreSQL's text takes neither.
 ODD = "a\0b\ud800"
@@ -85,7 +85,7 @@ def settle(store: Store | DictStore, *numbers: int) -> None:
 
 
 def names(store: Store) -> list[str]:
-    return [name_of(entry.packed) for entry in store.entries()]
+    return [name_of(entry.packed) for entry in saved_in(store)]
 
 
 def test_written_rows_are_read_back(place: Place) -> None:
@@ -100,7 +100,7 @@ def test_written_rows_are_read_back(place: Place) -> None:
     batch.definitions["kind", (ODD,)] = (ODD,)
     write(store, batch)
     for _ in range(2):
-        found = [(name_of(e.packed), e.number, e.owner, e.state, e.failed, e.time) for e in store.entries()]
+        found = [(name_of(e.packed), e.number, e.owner, e.state, e.failed, e.time) for e in saved_in(store)]
         assert found == [("a", numbers[0], 1, HELD_FLAG, 0, NOW), ("b", numbers[1], 1, 3, NOW + 5, NOW)]
         assert store.definitions("kind") == {("key", None, 7): ("value", 2), (ODD,): (ODD,)}
         assert store.definitions("other") == {}
@@ -135,7 +135,7 @@ def test_a_message_of_a_topic_is_kept_once(place: Place) -> None:
     batch.accepted += [(owner, packed) for owner in range(1, 11)]
     batch.accepted.append((1, message("last").packed))
     write(store, batch)
-    found = [(entry.owner, name_of(entry.packed)) for entry in store.entries()]
+    found = [(entry.owner, name_of(entry.packed)) for entry in saved_in(store)]
     assert found == [(owner, "t") for owner in range(1, 11)] + [(1, "last")]
     store.close()
     (size,) = place.sizes("batch")
@@ -175,12 +175,12 @@ def test_a_batch_that_lost_half_of_its_messages_is_rewritten(place: Place, monke
         settle(store, *gone)
         settle(other, *gone)
         store.tidy()
-        assert list(store.entries()) == list(other.entries())
+        assert saved_in(store) == saved_in(other)
     store.close()
     (size,) = place.sizes("batch")
     assert size < 5_000
     store = place.open()
-    assert list(store.entries()) == list(other.entries())
+    assert saved_in(store) == saved_in(other)
     settle(store, *numbers)
     assert names(store) == []
     store.close()
@@ -254,7 +254,8 @@ def test_a_former_owner_neither_writes_nor_reads_on(place: Place) -> None:
 def test_after_any_write_the_store_equals_the_model(place: Place, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if isinstance(place, Shard):
         monkeypatch.setattr("sievemq_broker.store.postgres._REWRITE_SECONDS", 0)
-        monkeypatch.setattr("sievemq_broker.store.postgres_rows._READ_ROWS", 3)
+        monkeypatch.setattr("sievemq_broker.store.postgres_rows._LISTED", 3)
+        monkeypatch.setattr("sievemq_broker.store.postgres_rows._READ_BYTES", 1_000)
         monkeypatch.setattr("sievemq_broker.store.postgres_rows._CALL_BYTES", 2_000)
         monkeypatch.setattr("sievemq_broker.store.postgres_rows.PIECE_BYTES", 700)
     monkeypatch.setattr("sievemq_broker.store.batches._SPARSE_BYTES", 500)
@@ -275,4 +276,4 @@ def test_after_any_write_the_store_equals_the_model(place: Place, seed: int, mon
 
 
 def content(store: Store | DictStore) -> object:
-    return list(store.entries()), dict(store.definitions("kind")), store.next_batch
+    return saved_in(store), dict(store.definitions("kind")), store.next_batch

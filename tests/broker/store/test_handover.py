@@ -18,7 +18,7 @@ from sievemq_broker.domain.restore import restore
 from sievemq_broker.server.durability.keeper import accepts
 
 from .sharing import DEADLINE, LONG, SharingBroker, World, hosts
-from .support import NOW, DictStore, message, name_of
+from .support import NOW, DictStore, message, name_of, saved_in
 
 SOON = int(DEADLINE * 1_000)
 QUICK = {"reconnect": SOON, "reconnect_max_delay": 20}
@@ -306,4 +306,4 @@ def test_what_is_too_much_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     broker.namespace("default").send("q", message("kept"), NOW)
     assert carry(broker, set[str]().__contains__) == (2, 3)
     written(broker, store)
-    assert sorted(name_of(entry.packed) for entry in store.entries()) == ["0", "1", "kept"]
+    assert sorted(name_of(entry.packed) for entry in saved_in(store)) == ["0", "1", "kept"]

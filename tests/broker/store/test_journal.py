@@ -19,7 +19,7 @@ from sievemq_broker.store.batches import Batches
 from sievemq_broker.store.blob import Outcomes
 from sievemq_core.errors import ErrorCode, RequestError
 
-from .support import NOW, journalled, message, name_of
+from .support import NOW, journalled, message, name_of, saved_in
 
 
 class Port:
@@ -127,15 +127,15 @@ def test_oversized_work_continues_in_another_batch_of_the_same_write(
         broken.setattr(Batches, "_append", fails)
         with pytest.raises(StoreError):
             store.write(write, NOW)
-    assert list(store.entries()) == []  # all or nothing
+    assert saved_in(store) == []  # all or nothing
     assert (store.next_write, store.next_batch) == (write.number, 1)
     store.write(write, NOW)
     store.write(write, NOW)  # said again
     assert (store.next_write, store.next_batch) == (write.number + 1, write.next_batch)
     store.close()
     again = SqliteStore(tmp_path, reserve=0)
-    assert [name_of(entry.packed) for entry in again.entries()] == names[20:]
-    assert [entry.state for entry in again.entries()] == [HELD_FLAG] * 10 + [0] * 70
+    assert [name_of(entry.packed) for entry in saved_in(again)] == names[20:]
+    assert [entry.state for entry in saved_in(again)] == [HELD_FLAG] * 10 + [0] * 70
     again.close()
 
 

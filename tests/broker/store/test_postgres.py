@@ -23,7 +23,7 @@ from sievemq_broker.domain.store import (
     StoreFullError,
 )
 
-from .support import NOW, message, write, write_of
+from .support import NOW, message, saved_in, write, write_of
 from .test_both import ODD, add, names, settle
 
 psycopg = pytest.importorskip("psycopg", reason="needs psycopg: the extra postgres")
@@ -340,7 +340,7 @@ class TestRows:
         )
         assert [size for (size,) in sizes[:-1]] == [postgres_rows.PIECE_BYTES] * 3
         again = world.open("other")
-        entries = list(again.entries())
+        entries = saved_in(again)
         assert [entry.owner for entry in entries] == [1, 2, 3]
         assert entries[1].packed == batch.accepted[1][1]
         settle(again, *[entry.number for entry in entries])

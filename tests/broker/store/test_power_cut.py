@@ -22,7 +22,7 @@ from sievemq_broker.store import SqliteStore
 from sievemq_broker.store.database import DATABASE
 from sievemq_broker.store.files import Witness, sync_directory
 
-from .support import DictStore, message, parts_with, write
+from .support import DictStore, message, parts_with, saved_in, write
 
 SECTOR = 512
 
@@ -215,12 +215,12 @@ def test_confirmed_messages_survive_a_power_cut(tmp_path: Path, cuts: int) -> No
         at = chance.randrange(first + 1, len(record.events) + 1)
         confirmed, begun = record.cut(at, chance, folder)
         store = SqliteStore(folder, reserve=0)
-        found = (list(store.entries()), dict(store.definitions("kind")))
+        found = (saved_in(store), dict(store.definitions("kind")))
         store.close()
         explained = [
             moment
             for moment in range(confirmed, begun + 1)
-            if (list(moments[moment].entries()), dict(moments[moment].definitions("kind"))) == found
+            if (saved_in(moments[moment]), dict(moments[moment].definitions("kind"))) == found
         ]
         assert explained, f"cut before event {at} of {len(record.events)}: {confirmed} batches were confirmed"
         partial += begun > confirmed

@@ -15,26 +15,27 @@ from typer.testing import CliRunner
 from sievemq import ConnectionFactory
 from sievemq_broker.cli import broker
 from sievemq_broker.domain.journal import Batch
-from sievemq_broker.domain.store import AbandonedError, SavedEntry
+from sievemq_broker.domain.store import AbandonedError
 from sievemq_broker.store import SqliteStore
+from sievemq_broker.store.blob import SavedEntry
 from sievemq_broker.store.database import DATABASE
 
 from .kill import COMMAND, Life
-from .support import message, write
+from .support import message, saved_in, write
 
 #: A broker whose store is read again and again.
 SLOW = """
 from sievemq.cli import main
 from sievemq_broker.store import SqliteStore
 
-entries = SqliteStore.entries
+batches = SqliteStore.batches
 
 def again(store):
     print("restoring", flush=True)
     while True:
-        yield from entries(store)
+        yield from batches(store)
 
-SqliteStore.entries = again
+SqliteStore.batches = again
 main()
 """
 
@@ -89,7 +90,7 @@ def test_a_signal_ends_a_broker_that_restores(tmp_path: Path, number: int) -> No
     assert process.returncode == 0, log
     assert [json.loads(line)["event"] for line in log.splitlines()] == ["broker.stopped"]
     again = SqliteStore(tmp_path, reserve=0)
-    assert (list(again.entries()), again.epoch) == (kept, 3)
+    assert (saved_in(again), again.epoch) == (kept, 3)
     again.close()
 
 
@@ -98,7 +99,7 @@ def test_sqlite_stops_reading_when_a_store_is_no_longer_wanted(tmp_path: Path) -
     with pytest.raises(AbandonedError, match="abandoned"):
         SqliteStore(tmp_path, reserve=0, is_wanted=lambda: False)
     again = SqliteStore(tmp_path, reserve=0, is_wanted=lambda: True)
-    assert list(again.entries()) == kept
+    assert saved_in(again) == kept
     again.close()
 
 
@@ -113,7 +114,7 @@ def filled(directory: Path) -> list[SavedEntry]:
             for owner in range(1, 500):
                 batch.definitions["destination", ("default", f"queue:q{owner}")] = (owner,)
         write(store, batch)
-    kept = list(store.entries())
+    kept = saved_in(store)
     store.close()
     return kept
 

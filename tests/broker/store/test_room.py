@@ -22,7 +22,7 @@ from sievemq_broker.domain.journal import PLACE_BITS, Batch, Write
 from sievemq_broker.store import SqliteStore, StoreFullError
 from sievemq_broker.store.database import PAGE_BYTES
 
-from .support import NOW, message, name_of, write_of
+from .support import NOW, message, name_of, saved_in, write_of
 
 RESERVE = 256 * 1024
 
@@ -161,7 +161,7 @@ class Sender:
         self.store = self._open()
 
     def check(self) -> None:
-        assert {entry.number: name_of(entry.packed) for entry in self.store.entries()} == self.kept
+        assert {entry.number: name_of(entry.packed) for entry in saved_in(self.store)} == self.kept
 
 
 @pytest.mark.parametrize("size", [500, 15_000, 125_000, 600_000])

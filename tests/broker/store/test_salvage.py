@@ -17,7 +17,7 @@ from sievemq_broker.store import DamagedError, SqliteStore
 from sievemq_broker.store.cli import store as command
 from sievemq_broker.store.database import DATABASE
 
-from .support import NOW, message, name_of
+from .support import NOW, message, name_of, saved_in
 
 
 class Port:
@@ -63,7 +63,7 @@ def fill(folder: Path, size: int = 1) -> None:
 def names(folder: Path) -> list[str]:
     store = SqliteStore(folder, reserve=0)
     try:
-        return [name_of(entry.packed) for entry in store.entries()]
+        return [name_of(entry.packed) for entry in saved_in(store)]
     finally:
         store.close()
 

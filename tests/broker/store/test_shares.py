@@ -24,7 +24,7 @@ from sievemq_broker.store.database import DATABASE, TOGETHER, connect
 from sievemq_broker.store.salvage import check, repair
 from sievemq_broker.store.sqlite_rows import DirectoryRows
 
-from .support import NOW, DictStore, message, name_of, write
+from .support import NOW, DictStore, message, name_of, saved_in, write
 from .test_both import Folder, Shard
 from .test_journal import Port
 
@@ -279,7 +279,7 @@ def test_a_write_is_known_by_its_number_not_by_the_ids_of_its_batches(tmp_path: 
     second = Write(store.next_write, (late,), 6)
     store.write(second, NOW)
     store.write(second, NOW)
-    assert [name_of(entry.packed) for entry in store.entries()] == ["late", "early"]
+    assert [name_of(entry.packed) for entry in saved_in(store)] == ["late", "early"]
     with pytest.raises(StoreError, match=r"write 9 was given to .*, which ends with write 3"):
         store.write(Write(9, (Batch(6),), 7), NOW)
     store.close()
@@ -316,7 +316,7 @@ def test_a_message_that_is_gone_stays_gone(tmp_path: Path) -> None:
     again.states[numbers[1]] = 4
     write(store, gone)
     write(store, again)
-    assert [(name_of(entry.packed), entry.state) for entry in store.entries()] == [("c", HELD_FLAG), ("d", 0)]
+    assert [(name_of(entry.packed), entry.state) for entry in saved_in(store)] == [("c", HELD_FLAG), ("d", 0)]
     store.close()
 
 

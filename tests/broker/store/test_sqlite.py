@@ -20,7 +20,7 @@ from sievemq_broker.store.database import DATABASE, connect
 from sievemq_broker.store.salvage import check, export, repair
 from sievemq_broker.store.sqlite_rows import DirectoryRows
 
-from .support import NOW, DictStore, message, name_of, random_writes, write, write_of
+from .support import NOW, DictStore, message, name_of, random_writes, saved_in, write, write_of
 
 
 def opened(folder: Path, **more: object) -> SqliteStore:
@@ -43,7 +43,7 @@ def settle(store: SqliteStore | DictStore, *numbers: int) -> None:
 
 
 def names(store: SqliteStore) -> list[str]:
-    return [name_of(entry.packed) for entry in store.entries()]
+    return [name_of(entry.packed) for entry in saved_in(store)]
 
 
 def rows(folder: Path, table: str) -> int:
@@ -102,7 +102,7 @@ class TestDamage:
         store = opened(folder)
         try:
             return (
-                [(e.number, e.owner, e.packed, e.state, e.failed, e.time) for e in store.entries()],
+                [(e.number, e.owner, e.packed, e.state, e.failed, e.time) for e in saved_in(store)],
                 dict(store.definitions("destination")), store.incarnation, store.next_batch,
             )  # fmt: skip
         finally:
@@ -253,7 +253,7 @@ def killed(folder: Path, where: Path) -> Path:
 
 
 def content(store: SqliteStore | DictStore) -> object:
-    return list(store.entries()), dict(store.definitions("kind")), store.next_batch
+    return saved_in(store), dict(store.definitions("kind")), store.next_batch
 
 
 class Failing:
@@ -292,7 +292,7 @@ class TestKill:
                 out = io.StringIO()
                 export(DirectoryRows(folder), out.write)
                 assert sorted(json.loads(line)["id"] for line in out.getvalue().splitlines()) == sorted(
-                    name_of(entry.packed) for entry in other.entries()
+                    name_of(entry.packed) for entry in saved_in(other)
                 )
                 spoilt = killed(folder, tmp_path / f"spoilt{step}")
                 (spoilt / "witness").write_bytes(b"no number")

@@ -16,7 +16,7 @@ from sievemq_broker.store.files import Witness
 from sievemq_broker.store.salvage import check
 from sievemq_broker.store.sqlite_rows import DirectoryRows
 
-from .support import NOW, message, name_of, write, write_of
+from .support import NOW, message, name_of, saved_in, write, write_of
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def add(store: SqliteStore, *names: str) -> None:
 
 
 def names(store: SqliteStore) -> list[str]:
-    return [name_of(entry.packed) for entry in store.entries()]
+    return [name_of(entry.packed) for entry in saved_in(store)]
 
 
 def left(folder: Path, where: Path) -> list[str]:

@@ -13,6 +13,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.restore import RestoreError, restore
 from sievemq_broker.domain.store import Store, StoreError
 from sievemq_broker.store import open_store
+from sievemq_broker.store.follower import Follower
 from sievemq_broker.store.lease import Leases
 
 
@@ -30,13 +31,23 @@ class Source(Protocol):
     def leases(self) -> Leases:
         """The row of its owner; only if it is shared."""
 
-    def open(self, token: str, incarnation: str, is_wanted: Callable[[], bool]) -> Store:
+    def follower(self, limit: int) -> Follower:
+        """Builds messages before the store is this process's; only if it is shared.
+
+        Args:
+            limit: bytes that they may take; 0 for no limit.
+        """
+
+    def open(
+        self, token: str, incarnation: str, is_wanted: Callable[[], bool], follower: Follower | None = None
+    ) -> Store:
         """Open the store.
 
         Args:
             token: of the lease; "" if there is none.
             incarnation: the broker's name, if the store is new.
             is_wanted: False once the caller has given up. Opening ends soon then.
+            follower: whose messages need not be read.
 
         Raises:
             AbandonedError: the caller has given up.
@@ -59,7 +70,12 @@ class Directory:
     def leases(self) -> Leases:
         raise NotImplementedError
 
-    def open(self, token: str, incarnation: str, is_wanted: Callable[[], bool]) -> Store:
+    def follower(self, limit: int) -> Follower:
+        raise NotImplementedError
+
+    def open(
+        self, token: str, incarnation: str, is_wanted: Callable[[], bool], follower: Follower | None = None
+    ) -> Store:
         return open_store(self.where, incarnation, is_wanted)
 
 
@@ -84,10 +100,17 @@ class Shared:
 
         return PostgresLeases(self._url, self._shard, timeout=self._lease / 2)
 
-    def open(self, token: str, incarnation: str, is_wanted: Callable[[], bool]) -> Store:
+    def follower(self, limit: int) -> Follower:
+        from sievemq_broker.store.postgres_follower import PostgresListing
+
+        return Follower(PostgresListing(self._url, self._shard, timeout=self._lease / 2), limit)
+
+    def open(
+        self, token: str, incarnation: str, is_wanted: Callable[[], bool], follower: Follower | None = None
+    ) -> Store:
         from sievemq_broker.store.postgres import PostgresStore
 
-        return PostgresStore(self._url, self._shard, token, incarnation, timeout=self._lease)
+        return PostgresStore(self._url, self._shard, token, incarnation, timeout=self._lease, follower=follower)
 
 
 def source_of(settings: Settings) -> Source | None:
@@ -106,16 +129,24 @@ class Opened:
         where: it is, for people.
         messages: that were restored.
         seconds: that took.
+        built: messages that were built before.
     """
 
     store: Store
     where: str
     messages: int
     seconds: float
+    built: int = 0
 
 
 def open_and_restore(
-    source: Source, token: str, broker: Broker, incarnation: str, now: int, is_wanted: Callable[[], bool]
+    source: Source,
+    token: str,
+    broker: Broker,
+    incarnation: str,
+    now: int,
+    is_wanted: Callable[[], bool],
+    follower: Follower | None = None,
 ) -> Opened:
     """Open a store and fill an empty broker from it. In any thread: nothing else may use the broker meanwhile.
 
@@ -126,13 +157,15 @@ def open_and_restore(
         incarnation: the broker's name, if the store is new.
         now: ms epoch.
         is_wanted: False once the caller has given up.
+        follower: of the store until now, if there was one.
 
     Raises:
         AbandonedError: the caller has given up; the store is closed, and the broker cannot be used.
         StoreError: the store cannot be used, or does not fit the settings.
     """
     begin = time.perf_counter()
-    store = source.open(token, incarnation, is_wanted)
+    built = 0 if follower is None else follower.messages
+    store = source.open(token, incarnation, is_wanted, follower)
     collecting = gc.isenabled()
     gc.disable()  # a million messages are some millions of objects, none of them garbage
     try:
@@ -148,4 +181,4 @@ def open_and_restore(
             if gc.get_freeze_count():  # of a process whose collections are short (watch/collector.py): they stay so
                 gc.freeze()
             gc.enable()
-    return Opened(store, source.where, messages, time.perf_counter() - begin)
+    return Opened(store, source.where, messages, time.perf_counter() - begin, built)

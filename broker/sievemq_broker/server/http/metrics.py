@@ -200,6 +200,11 @@ def _lease(server: Server) -> Iterator[Metric]:
     lost = "Writes that it has seen and that the database has lost."
     yield CounterMetricFamily("sievemq_store_lost_writes", lost, value=keeper.lost_writes)
     yield _histogram("sievemq_lease_beat_seconds", "What a beat took.", keeper.latency)
+    if (following := server.shard.following) is not None:
+        built = "Messages that this follower has built for a takeover."
+        yield GaugeMetricFamily("sievemq_follower_messages", built, following.follower.messages)
+        size = "Bytes that they take, counted as an owner's messages are."
+        yield GaugeMetricFamily("sievemq_follower_bytes", size, following.follower.bytes)
 
 
 class FollowerCollector(Collector):
