@@ -220,7 +220,7 @@ class _Empty:
         self.next_batch: int = store.next_batch
         self.batch_bytes: int = store.batch_bytes
 
-    def entries(self) -> tuple[()]:
+    def batches(self) -> tuple[()]:
         return ()
 
 
