@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import closing
 from itertools import islice
 from typing import Annotated
 
 import typer
 
-from sievemq import Queue
+from sievemq import Message, Queue
 from sievemq.cli.broker_access import (
     DEFAULT_URL,
     DestinationArgument,
@@ -22,6 +24,7 @@ from sievemq.cli.broker_access import (
     warned,
 )
 from sievemq.cli.exits import NOT_FOUND, USAGE
+from sievemq.cli.follow import arriving
 from sievemq.cli.show import harmless, print_message
 from sievemq_core.output import complain
 
@@ -31,11 +34,16 @@ def browse(
     selector: SelectorOption = None,
     number: Annotated[int, typer.Option("--number", "-n", min=0, help="Messages to show; 0 for all.")] = 0,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print headers and properties too.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with each message that arrives, until Ctrl-C or --number.")
+    ] = False,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     user: UserOption = None,
 ) -> None:
     """Print the waiting messages of a queue, in order, without removing them. The whole queue is searched.
+
+    With --follow they are printed in order of arrival, and then each new one, also if a consumer takes it at once.
 
     Exit codes: 0 done (an empty queue too), 1 failed, 2 usage, 3 no such queue, 4 selector or credentials refused.
     """
@@ -49,5 +57,13 @@ def browse(
         if (wrong := missing(browser)) is not None:
             complain(f"sievemq: {harmless(wrong)}")
             raise typer.Exit(NOT_FOUND)
-        for message in islice(browser.get_enumeration(), number or None):
-            print_message(message, json_line=as_json, verbose=verbose)
+        if follow:
+            with closing(arriving(connection, queue, selector)) as messages:
+                _print(messages, number, verbose, as_json)
+        else:
+            _print(browser.get_enumeration(), number, verbose, as_json)
+
+
+def _print(messages: Iterable[Message], number: int, verbose: bool, as_json: bool) -> None:
+    for message in islice(messages, number or None):
+        print_message(message, json_line=as_json, verbose=verbose)

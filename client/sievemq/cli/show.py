@@ -12,7 +12,8 @@ from typing import Any
 from sievemq import BytesMessage, DeliveryMode, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from sievemq.exceptions import MessageEOFException
 from sievemq_core.harmless import harmless
-from sievemq_core.message.values import PLAIN_NAMES, PropertyValue, letter_of
+from sievemq_core.message.envelope import CORRELATION_ID
+from sievemq_core.message.values import PLAIN_NAMES, BodyValue, PropertyValue, letter_of
 from sievemq_core.output import complain, show
 
 __all__ = ["as_json", "harmless", "json_line", "print_message"]
@@ -42,8 +43,9 @@ def as_json(message: Message) -> str:
     """One line of JSON.
 
     Bytes are base64 text with ``"body_encoding": "base64"``; NaN and infinities are the texts that JavaScript prints.
-    A body that cannot be decoded is base64, too, and ``body_error`` is the reason; of such properties there is
-    ``properties_error`` alone.
+    Values of a map or stream have their types in ``body_types``. An object is shown as its ``repr``, and is in
+    ``packed`` as base64. A body that cannot be decoded is base64, too, and ``body_error`` is the reason; of such
+    properties there is ``properties_error`` alone. :mod:`sievemq.cli.lines` reads it.
     """
     body, encoding, body_error = _body(message)
     properties, properties_error = _properties(message)
@@ -68,6 +70,12 @@ def as_json(message: Message) -> str:
     }
     if encoding:
         record["body_encoding"] = encoding
+    if encoding == "repr":
+        record["packed"] = b64encode(message._encode_body() or b"").decode()
+    if types := _body_types(message) if not body_error else None:
+        record["body_types"] = types
+    if isinstance(message._fields[CORRELATION_ID], bytes):
+        record["correlation_id_bytes"] = b64encode(message._fields[CORRELATION_ID]).decode()
     if body_error:
         record["body_error"] = body_error
     if properties_error:
@@ -131,16 +139,33 @@ def _decoded(message: Message) -> tuple[Any, str | None]:
     if isinstance(message, MapMessage):
         return {name: _plain(message.get_object(name)) for name in message.get_map_names()}, None
     if isinstance(message, StreamMessage):
-        message.reset()
-        values = []
-        try:
-            while True:
-                values.append(_plain(message.read_object()))
-        except MessageEOFException:
-            return values, None
+        return [_plain(value) for value in _values(message)], None
     if isinstance(message, ObjectMessage):
         return repr(message.get_object()), "repr"
     return None, None
+
+
+def _body_types(message: Message) -> dict[str, str] | list[str] | None:
+    """The types of the values of a map or stream."""
+    if isinstance(message, MapMessage):
+        return {name: _type(message.get_object(name)) for name in message.get_map_names()}
+    if isinstance(message, StreamMessage):
+        return [_type(value) for value in _values(message)]
+    return None
+
+
+def _type(value: BodyValue) -> str:
+    return PLAIN_NAMES[letter_of(value)]
+
+
+def _values(message: StreamMessage) -> list[BodyValue]:
+    message.reset()
+    values: list[BodyValue] = []
+    try:
+        while True:
+            values.append(message.read_object())
+    except MessageEOFException:
+        return values
 
 
 def _properties(message: Message) -> tuple[dict[str, PropertyValue], str]:
