@@ -645,6 +645,7 @@ class Process:
     broker: Broker
     commits: Commits
     services: SimServices
+    is_warm = True
 
     def __init__(self, world: World, slot: int) -> None:
         self.world = world

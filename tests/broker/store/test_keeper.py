@@ -48,6 +48,7 @@ class Rig:
         self.lease = Lease(terms, "ours")
         #: A probe is not answered for long.
         self.probe_hangs = False
+        self.is_warm = True
         probe, prober = None if connects else self.probe, SimpleNamespace(put=self._put_probe, end=lambda: None)
         self.keeper = Keeper(
             cast("Any", self), self.lease, self, OURS, self, cast("Any", self), cast("Any", prober),
@@ -210,6 +211,17 @@ def test_the_owner_is_asked_once_to_hand_the_shard_over() -> None:
     rig.sight = rig.sight._replace(released=True)
     rig.run(1)
     assert rig.heard[-1] == "taken"
+
+
+def test_the_owner_is_asked_once_its_messages_are_built() -> None:
+    rig = Rig(asks=True)
+    rig.is_warm = False
+    rig.keeper.start()
+    rig.run(3, rig.lives)
+    assert "ask" not in rig.calls
+    rig.is_warm = True
+    rig.run(1, rig.lives)
+    assert "ask" in rig.calls
 
 
 def test_an_owner_that_has_lost_the_shard_meanwhile_is_not_asked() -> None:

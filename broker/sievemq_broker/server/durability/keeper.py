@@ -48,6 +48,10 @@ class TakenOverError(FencedError):
 class Hearer(Protocol):
     """The shard. Its methods are called in the loop's thread."""
 
+    @property
+    def is_warm(self) -> bool:
+        """A takeover would read little: this process may ask for the shard."""
+
     def follow(self) -> None:
         """Another process owns the shard, or has owned it."""
 
@@ -96,7 +100,7 @@ class Keeper:
         prober: carries out probes; one of its own if not given. A name that resolves slowly holds up no look.
         now: the time, as in store/lease.py.
         probe: whether an address accepts connections, as :func:`accepts`, which is used if none is given.
-        asks: ask the owner to hand the shard over, as soon as this process follows it.
+        asks: ask the owner to hand the shard over, as soon as this process is warm.
 
     Attributes:
         roles: what a process may be.
@@ -318,7 +322,8 @@ class Keeper:
             return
         self._hearer.follow()
         self._report_vacancy()
-        if self._asks and sight.token and not sight.released and not lease.clock_is_apart:
+        may_ask = bool(sight.token) and not sight.released and not lease.clock_is_apart
+        if self._asks and may_ask and self._hearer.is_warm:
             self._call(lambda: self._leases.ask(sight, lease.token), self._heard)
         else:
             self._try_address(sight, asked)
