@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sievemq_testing.journal import Event, Journal
     from sievemq_testing.recording import Replay
     from sievemq_testing.remote import RemoteBroker
+    from sievemq_testing.snapshot import Snapshot
     from sievemq_testing.unittest import BrokerTestCase
     from sievemq_testing.views import ConnectionView, ConsumerView, QueueView, TopicView
 
@@ -39,6 +40,7 @@ __all__ = [
     "RemoteBroker",
     "Replay",
     "Rule",
+    "Snapshot",
     "TestBroker",
     "TestNamespace",
     "TopicView",
@@ -58,6 +60,7 @@ _HOMES = {
     "RemoteBroker": "remote",
     "Replay": "recording",
     "Rule": "faults",
+    "Snapshot": "snapshot",
     "TestBroker": "broker",
     "TestNamespace": "broker",
     "TopicView": "views",

@@ -37,6 +37,7 @@ from sievemq_testing.faults import FaultBox, Faults
 from sievemq_testing.journal import EVENTS, SETTLED, Event, Journal, Recorder
 from sievemq_testing.listeners import ListenerErrors
 from sievemq_testing.recording import Tape
+from sievemq_testing.snapshot import Snapshot, put, take
 from sievemq_testing.views import ConnectionView, QueueView, TopicView, address_of
 from sievemq_testing.watched import Watch, WatchedServer, entries_of, when_idle
 
@@ -530,6 +531,28 @@ class TestNamespace(EmbeddedNamespace):
             self._journal().clear()
 
         self.broker.call(empty)
+
+    def snapshot(self) -> Snapshot:
+        """What is here now: destinations with their rules, durable subscriptions, and all messages, for
+        :meth:`restore`. Messages in flight are kept as waiting ones. Temporary destinations are not kept."""
+
+        def look(broker: Broker) -> Snapshot:
+            return take(broker.namespaces.get(self.name), self.broker.server.clock.now())
+
+        return self.broker.call(look)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Reset, and have again what a snapshot holds; it may be that of another namespace or broker. The messages
+        arrive as new ones, with no failed attempts, and their times are moved by the time that has passed. Consumers
+        that are open get them. Destinations that the snapshot does not have stay, and are empty.
+
+        Args:
+            snapshot: of :meth:`snapshot`.
+        """
+        self.reset()
+        self.broker.on_server(
+            lambda server: put(server.shard.broker.namespace(self.name), snapshot, server.clock.now())
+        )
 
     def drop(self) -> list[ConnectionView]:
         """Delete it with everything in it, and cut its connections. Their clients cannot connect again until the test

@@ -40,6 +40,7 @@ from sievemq_core.message.envelope import (
     unpack_properties,
 )
 from sievemq_testing.running import Running, RunningNamespace
+from sievemq_testing.snapshot import shifted
 from sievemq_testing.watched import Watch
 
 _HEADERS: Final = {
@@ -222,9 +223,5 @@ class Replay:
 
     @staticmethod
     def _send(namespace: str, item: Recorded, now: int, server: Any) -> None:
-        fields = list(item.envelope.fields)
-        shift = now - item.at
-        for position in (TIMESTAMP, EXPIRATION, DELIVERY_TIME):
-            if fields[position]:
-                fields[position] += shift
-        server.shard.broker.namespace(namespace).send(item.destination, Envelope(tuple(fields)), now)
+        envelope = shifted(item.envelope, now - item.at)
+        server.shard.broker.namespace(namespace).send(item.destination, envelope, now)

@@ -17,7 +17,7 @@ from sievemq import ConnectionFactory, JMSContext, Queue, TransactionRolledBackR
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import ConfigError, load
 from sievemq_testing import TestBroker
-from sievemq_testing.control.desk import MAX_WAITING
+from sievemq_testing.control.desk import MAX_SNAPSHOTS, MAX_WAITING
 
 DEADLINE = 60.0
 ORDERS = Queue("orders")
@@ -192,6 +192,21 @@ def test_a_namespace_is_reset(control: Control, space: dict[str, Any]) -> None:
         context.create_producer().send(ORDERS, "y")
     (message,) = check(control, space, "received", destination="orders", count=1)["messages"]
     assert message["text"] == "y"
+
+
+def test_a_namespace_is_restored(control: Control, space: dict[str, Any]) -> None:
+    with ConnectionFactory(space["url"]).create_context() as context:
+        context.create_producer().send(ORDERS, "x")
+        kept = control("POST", f"namespaces/{space['name']}/snapshots")
+        assert (kept["messages"], kept["destinations"]) == (1, ["queue:orders"])
+        context.create_producer().send(ORDERS, "y")
+        control("POST", f"namespaces/{space['name']}/snapshots/{kept['id']}/restore")
+    (message,) = check(control, space, "received", destination="orders", count=1)["messages"]
+    assert message["text"] == "x"
+    assert control.refused("POST", f"namespaces/{space['name']}/snapshots/none/restore")[0] == 404
+    for _ in range(MAX_SNAPSHOTS - 1):
+        control("POST", f"namespaces/{space['name']}/snapshots")
+    assert control.refused("POST", f"namespaces/{space['name']}/snapshots")[0] == 409
 
 
 # -- the clock --------------------------------------------------------------------------------------------------------

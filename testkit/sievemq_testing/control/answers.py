@@ -27,6 +27,15 @@ class DroppedNamespace(Answer, kw_only=True):
     connections: Annotated[list[str], Meta(description="Connections that were still open, and were cut.")]
 
 
+class KeptSnapshot(Answer, kw_only=True):
+    """A snapshot of a namespace; it is kept until the namespace is dropped."""
+
+    id: str
+    at: int
+    destinations: list[str]
+    messages: int
+
+
 class ClockState(Answer, kw_only=True):
     """The broker's clock."""
 

@@ -13,6 +13,7 @@ from sievemq_broker.server.http.errors import ApiError, not_found
 from sievemq_broker.server.server import Phase, Server
 from sievemq_testing.broker import TestBroker, TestNamespace
 from sievemq_testing.faults import Paused, Rule, Slow
+from sievemq_testing.snapshot import Snapshot
 from sievemq_testing.watched import WatchedServer
 
 P = ParamSpec("P")
@@ -20,6 +21,9 @@ R = TypeVar("R")
 
 #: Requests that may wait at a time, each in a thread.
 MAX_WAITING: Final = 64
+
+#: Snapshots that are kept of a namespace.
+MAX_SNAPSHOTS: Final = 100
 
 #: A fault that lasts until it is ended.
 Lasting = Rule | Paused | Slow
@@ -36,6 +40,7 @@ class Desk:
         self.broker = broker
         self._namespaces: dict[str, TestNamespace] = {}
         self._faults: dict[str, dict[str, tuple[str, Lasting]]] = {}
+        self._snapshots: dict[str, dict[str, Snapshot]] = {}
         self._numbers = count(1)
         self._threads = ThreadPoolExecutor(MAX_WAITING, "sievemq-test-control")
         self._waiting = 0
@@ -113,6 +118,35 @@ class Desk:
         """The namespace was dropped."""
         self._namespaces.pop(name, None)
         self._faults.pop(name, None)
+        self._snapshots.pop(name, None)
+
+    # -- snapshots ----------------------------------------------------------------------------------------------------
+
+    def add_snapshot(self, namespace: str, snapshot: Snapshot) -> str:
+        """Keep a snapshot until its namespace is dropped; returns its id.
+
+        Raises:
+            ApiError: 409, there are too many.
+        """
+        kept = self._snapshots.setdefault(namespace, {})
+        if len(kept) >= MAX_SNAPSHOTS:
+            text = f"{MAX_SNAPSHOTS} snapshots of namespace {namespace!r:.300} are kept, and no more; drop it"
+            raise ApiError(409, "ILLEGAL_STATE", text)
+        name = str(next(self._numbers))
+        kept[name] = snapshot
+        return name
+
+    def snapshot(self, namespace: str, name: str) -> Snapshot:
+        """A snapshot of a namespace.
+
+        Raises:
+            ApiError: 404, there is none.
+        """
+        found = self._snapshots.get(namespace, {}).get(name)
+        if found is None:
+            text = f"there is no snapshot {name!r:.100} of namespace {namespace!r:.300}"
+            raise not_found(text, snapshot=name[:100])
+        return found
 
     # -- faults -------------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from sievemq_testing.excerpt import show_message
 from sievemq_testing.faults import Rule
 from sievemq_testing.journal import Event
 from sievemq_testing.reasons import why_not
+from sievemq_testing.snapshot import Snapshot
 from sievemq_testing.views import QueueView, TopicView
 
 routes = Routes("Test control")
@@ -115,6 +116,34 @@ async def set_test_policy(call: Call[Any, requests.SetPolicy]) -> answers.Applie
     policy = await desk.ask(partial(view.configure, **call.body.rules))
     rules = {f.name: getattr(policy, f.name) for f in fields(DestinationPolicy) if f.init}
     return answers.AppliedPolicy(destination=view.name, rules=rules)
+
+
+# -- snapshots --------------------------------------------------------------------------------------------------------
+
+
+@routes.add("POST", "/test/namespaces/{ns}/snapshots", Verb.BROWSE, answers.KeptSnapshot, status=(201,))
+async def take_test_snapshot(call: Call[Any, Any]) -> answers.KeptSnapshot:
+    """Keep the destinations, durable subscriptions and messages of a namespace as they are now."""
+    desk = Desk.of(call.server)
+    namespace = desk.namespace(call.path["ns"])
+    snapshot = await desk.ask(namespace.snapshot)
+    return _kept(desk.add_snapshot(namespace.name, snapshot), snapshot)
+
+
+@routes.add("POST", "/test/namespaces/{ns}/snapshots/{id}/restore", Verb.MANAGE, answers.KeptSnapshot)
+async def restore_test_snapshot(call: Call[Any, Any]) -> answers.KeptSnapshot:
+    """Reset a namespace, and have again what a snapshot holds; consumers that are open get the messages."""
+    desk = Desk.of(call.server)
+    namespace = desk.namespace(call.path["ns"])
+    snapshot = desk.snapshot(namespace.name, call.path["id"])
+    await desk.ask(namespace.restore, snapshot)
+    desk.clear_faults(namespace.name)
+    return _kept(call.path["id"], snapshot)
+
+
+def _kept(name: str, snapshot: Snapshot) -> answers.KeptSnapshot:
+    addresses = [kept.address for kept in snapshot.destinations]
+    return answers.KeptSnapshot(id=name, at=snapshot.at, destinations=addresses, messages=snapshot.messages)
 
 
 # -- the clock --------------------------------------------------------------------------------------------------------
