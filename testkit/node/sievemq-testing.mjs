@@ -15,6 +15,15 @@ import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 
 let started;
+let address;
+
+/** Uses a broker that runs already with test control, for instance in a container.
+ * @param httpUrl of its HTTP port
+ * @param wire host:port of its wire port, as this process reaches it; as the broker says if not given */
+export function useBroker(httpUrl, wire) {
+  started = httpUrl;
+  address = wire;
+}
 
 /** Calls a test with a namespace of its own. Afterwards the clock is the machine's again, and the namespace is gone. If
  * the test throws, the error also says what happened in the namespace, and why messages were not delivered. */
@@ -92,7 +101,7 @@ class Namespace {
   constructor(control, opened) {
     Object.assign(this, { control, name: opened.name, path: `/namespaces/${encodeURIComponent(opened.name)}` });
     const at = (text) => {
-      const { hostname: host, port } = new URL(text.replace(/^\w+/, 'http'));
+      const { hostname: host, port } = new URL(address ? `http://${address}` : text.replace(/^\w+/, 'http'));
       return { host, port: Number(port), vhost: `/${opened.name}` };
     };
     this.url = opened.url;

@@ -183,6 +183,16 @@ def test_namespaces_are_made_and_dropped(control: Control) -> None:
     control("DELETE", f"namespaces/{one['name']}")
 
 
+def test_a_broker_on_all_addresses_is_named_as_the_caller_names_it() -> None:
+    settings = {"test_control": True, "test_control_exposed": True, "insecure": True}
+    with EmbeddedBroker(host="0.0.0.0", http=True, settings=settings) as broker:
+        port = urlsplit(broker.http_url).port
+        for name in ("127.0.0.1", "localhost"):
+            opened = Control(f"http://{name}:{port}")("POST", "namespaces")
+            assert urlsplit(opened["amqp_url"]).hostname == name
+            assert urlsplit(opened["stomp_url"]).port == broker.port
+
+
 def test_a_namespace_is_reset(control: Control, space: dict[str, Any]) -> None:
     with ConnectionFactory(space["url"]).create_context() as context:
         context.create_producer().send(ORDERS, "x")

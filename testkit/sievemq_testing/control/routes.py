@@ -8,8 +8,10 @@ from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from msgspec import UNSET
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from sievemq import Message, TextMessage
@@ -71,7 +73,7 @@ async def open_test_namespace(call: Call[Any, requests.OpenNamespace]) -> answer
     A namespace of this name that was dropped is open again, and empty."""
     if call.body.name is not None:
         check_identifier("the name of a namespace", call.body.name)
-    return _opened(Desk.of(call.server).open(call.body.name))
+    return _opened(call, Desk.of(call.server).open(call.body.name))
 
 
 @routes.add("DELETE", "/test/namespaces/{ns}", Verb.MANAGE, answers.DroppedNamespace)
@@ -93,12 +95,12 @@ async def reset_test_namespace(call: Call[Any, Any]) -> answers.OpenedNamespace:
     namespace = desk.namespace(call.path["ns"])
     await desk.ask(namespace.reset)
     desk.clear_faults(namespace.name)
-    return _opened(namespace)
+    return _opened(call, namespace)
 
 
-def _opened(namespace: TestNamespace) -> answers.OpenedNamespace:
+def _opened(call: Call[Any, Any], namespace: TestNamespace) -> answers.OpenedNamespace:
     def spoken(protocol: str, url: Callable[[], str]) -> str | None:
-        return url() if protocol in namespace.broker.server.settings.protocols else None
+        return _reached(call, url()) if protocol in call.server.settings.protocols else None
 
     return answers.OpenedNamespace(
         name=namespace.name,
@@ -106,6 +108,15 @@ def _opened(namespace: TestNamespace) -> answers.OpenedNamespace:
         amqp_url=spoken("amqp", lambda: namespace.amqp_url),
         stomp_url=spoken("stomp", lambda: namespace.stomp_url),
     )
+
+
+def _reached(call: Call[Any, Any], url: str) -> str:
+    """A URL of a broker that listens on all addresses, by the name that the caller has for it."""
+    name = urlsplit(f"//{Headers(scope=call.scope).get('host', '')}").hostname
+    for unspecified in ("//0.0.0.0:", "//[::]:"):
+        if unspecified in url and name:
+            return url.replace(unspecified, f"//{f'[{name}]' if ':' in name else name}:", 1)
+    return url
 
 
 @routes.add("POST", "/test/namespaces/{ns}/policies", Verb.MANAGE, answers.AppliedPolicy, body=requests.SetPolicy)

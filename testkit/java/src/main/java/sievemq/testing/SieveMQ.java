@@ -34,6 +34,19 @@ import org.junit.jupiter.api.extension.TestExecutionExceptionHandler;
  */
 public final class SieveMQ implements ParameterResolver, AfterEachCallback, TestExecutionExceptionHandler {
   private static final Namespace STORE = Namespace.create(SieveMQ.class);
+  private static String httpUrl = System.getenv("SIEVEMQ_HTTP_URL");
+  private static String wire;
+
+  /**
+   * Uses a broker that runs already with test control, for instance in a container. Called before the first test.
+   *
+   * @param httpUrl of its HTTP port
+   * @param wire host:port of its wire port, as this process reaches it; null: as the broker says
+   */
+  public static void use(String httpUrl, String wire) {
+    SieveMQ.httpUrl = httpUrl;
+    SieveMQ.wire = wire;
+  }
 
   @Override
   public boolean supportsParameter(ParameterContext parameter, ExtensionContext test) {
@@ -73,8 +86,7 @@ public final class SieveMQ implements ParameterResolver, AfterEachCallback, Test
     private final String base;
 
     Broker() {
-      String url = System.getenv("SIEVEMQ_HTTP_URL");
-      base = (url == null ? start() : url) + "/api/v1/test";
+      base = (httpUrl == null ? start() : httpUrl) + "/api/v1/test";
     }
 
     private String start() {
@@ -108,6 +120,11 @@ public final class SieveMQ implements ParameterResolver, AfterEachCallback, Test
       });
       rest.setDaemon(true);
       rest.start();
+    }
+
+    /** A URL as this process reaches it. */
+    String reached(String url) {
+      return wire == null ? url : url.replaceFirst("//[^/?]*", "//" + wire);
     }
 
     String ask(String method, String path, Map<String, ?> body) {

@@ -29,12 +29,12 @@ public final class Space {
 
   /** For Qpid JMS: {@code new JmsConnectionFactory(space.amqpUrl())}. */
   public String amqpUrl() {
-    return opened.get("amqp_url").getAsString();
+    return broker.reached(opened.get("amqp_url").getAsString());
   }
 
   /** For STOMP clients; its path is the host header of CONNECT. */
   public String stompUrl() {
-    return opened.get("stomp_url").getAsString();
+    return broker.reached(opened.get("stomp_url").getAsString());
   }
 
   /** Moves the broker's clock; what is due by then has happened when this returns. */
