@@ -35,6 +35,7 @@ MODULES = {
             "jms_consumer",
             "jms_producer",
             "listeners",
+            "listening",
             "producer",
             "requestors",
             "session",
@@ -150,6 +151,14 @@ PHRASES = [
     ("May be called from any task", "May be called from any thread"),
     ("        Once begun it is carried out, cancelled or not.\n\n", ""),
     ("Tasks that request at once take turns.", "Threads that request at once take turns."),
+    (
+        ("    Listeners may be coroutine functions; a plain function runs on the event loop, and must not block it.\n"),
+        "    Each of a listener's `concurrency` has a thread of its own.\n",
+    ),
+    (
+        "go back uncounted. Once begun it is carried out, cancelled or not. Idempotent.",
+        "go back uncounted. Idempotent.",
+    ),
 ]
 
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         TopicSession,
         TopicSubscriber,
     )
+    from sievemq.blocking.listening import Listeners
     from sievemq.delivery_mode import DeliveryMode
     from sievemq.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
     from sievemq.exceptions import (
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
         MessageNotWriteableRuntimeException,
         NullValueError,
         NumberFormatError,
+        Reject,
         ResourceAllocationException,
         ResourceAllocationRuntimeException,
         TransactionInProgressException,
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
         TransactionRolledBackRuntimeException,
         UnsupportedOperationError,
     )
+    from sievemq.listening import Header, Property, Retry
     from sievemq.messages import (
         BytesMessage,
         Json,
@@ -104,6 +107,7 @@ __all__ = [
     "DoubtfulSelectorWarning",
     "ExceptionListener",
     "Float",
+    "Header",
     "IllegalStateException",
     "IllegalStateRuntimeException",
     "Int",
@@ -122,6 +126,7 @@ __all__ = [
     "JMSSecurityException",
     "JMSSecurityRuntimeException",
     "Json",
+    "Listeners",
     "Long",
     "MapMessage",
     "Message",
@@ -137,6 +142,7 @@ __all__ = [
     "NullValueError",
     "NumberFormatError",
     "ObjectMessage",
+    "Property",
     "Queue",
     "QueueBrowser",
     "QueueConnection",
@@ -145,8 +151,10 @@ __all__ = [
     "QueueRequestor",
     "QueueSender",
     "QueueSession",
+    "Reject",
     "ResourceAllocationException",
     "ResourceAllocationRuntimeException",
+    "Retry",
     "Selector",
     "Session",
     "SessionMode",
@@ -182,6 +190,8 @@ _HOMES = (
     "sievemq_core.message.values",
     "sievemq.selector",
     "sievemq.blocking",
+    "sievemq.listening",
+    "sievemq.blocking.listening",
 )
 
 

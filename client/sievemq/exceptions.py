@@ -26,6 +26,7 @@
     NumberFormatError    (a ValueError) text or null that is not a number of the wanted type
     NullValueError       (a TypeError) null where a value is needed
     UnsupportedOperationError   (a NotImplementedError)
+    Reject               a listener's own, for a message that it can never handle
     IndexError           a length that does not fit the buffer
 
 The classic API (Connection, Session, …) raises the classes on the left, the simplified API (JMSContext, JMSProducer,
@@ -73,6 +74,7 @@ __all__ = [
     "MessageNotWriteableRuntimeException",
     "NullValueError",
     "NumberFormatError",
+    "Reject",
     "ResourceAllocationException",
     "ResourceAllocationRuntimeException",
     "TransactionInProgressException",
@@ -233,6 +235,22 @@ class TransactionRolledBackException(JMSException):
     def report_committed(self, committed: int) -> None:
         """Set :attr:`committed` (D-41)."""
         self.committed = committed
+
+
+class Reject(Exception):  # noqa: N818 - it is an order rather than an error
+    """A message listener raises it for a message that it can never handle: the message becomes a dead letter at once,
+    however few attempts there were. An extension.
+
+    Args:
+        reason: text for the property ``JMS_SieveMQ_DeadLetterError`` of the dead letter.
+
+    In a transacted session whose listener acknowledges by itself it has no such effect.
+
+    >>> raise Reject("no such product")
+    Traceback (most recent call last):
+        ...
+    sievemq.exceptions.Reject: no such product
+    """
 
 
 class InvalidURLException(JMSException, ValueError):  # noqa: N818

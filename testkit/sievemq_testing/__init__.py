@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sievemq_testing.broker import TestBroker, TestNamespace
     from sievemq_testing.faults import Faults, Rule
-    from sievemq_testing.fixtures import BrokerClock, BrokerFactory, ContextOpener
+    from sievemq_testing.fixtures import BrokerClock, BrokerFactory, ContextOpener, ListenersRunner
     from sievemq_testing.journal import Event, Journal
     from sievemq_testing.recording import Replay
     from sievemq_testing.remote import RemoteBroker
@@ -36,6 +36,7 @@ __all__ = [
     "Event",
     "Faults",
     "Journal",
+    "ListenersRunner",
     "QueueView",
     "RemoteBroker",
     "Replay",
@@ -56,6 +57,7 @@ _HOMES = {
     "Event": "journal",
     "Faults": "faults",
     "Journal": "journal",
+    "ListenersRunner": "fixtures",
     "QueueView": "views",
     "RemoteBroker": "remote",
     "Replay": "recording",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sievemq_broker.embedded import BrokerClock
     from sievemq_testing.broker import BrokerOptions, TestBroker, TestNamespace
     from sievemq_testing.faults import Faults
-    from sievemq_testing.fixtures import BrokerFactory, ContextOpener
+    from sievemq_testing.fixtures import BrokerFactory, ContextOpener, ListenersRunner
 
 _numbers = itertools.count(1)
 _SDK = frozenset({"sievemq", "sievemq_core"})
@@ -167,6 +167,15 @@ def sievemq_aio(sievemq_url: str) -> ContextOpener:
     from sievemq_testing.fixtures import Opener
 
     return Opener(sievemq_url)
+
+
+@pytest.fixture
+def sievemq_listeners(sievemq_url: str) -> ListenersRunner:
+    """Runs an application of listeners in the test's namespace: ``with sievemq_listeners(app):``, or ``async with`` for
+    one of ``sievemq.aio``. At the end of the block the application has stopped."""
+    from sievemq_testing.fixtures import ListenersRunner
+
+    return ListenersRunner(sievemq_url)
 
 
 # -- inside -----------------------------------------------------------------------------------------------------------

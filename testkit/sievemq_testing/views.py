@@ -247,15 +247,15 @@ class QueueView(_View):
     def scheduled(self, selector: str | None = None) -> list[Message]:
         """The messages that wait for their delivery time, or for the end of their redelivery delay."""
         condition = compiled(selector)
+        return [self._message(envelope) for envelope in self._ask(lambda broker: self._delayed(broker, condition))]
 
-        def look(broker: Broker) -> list[Envelope]:
-            queue = self._destination(broker)
-            if queue is None:
-                return []
-            page = partial(scheduled, queue, condition, (-1, -1), max(1, len(queue.scheduled)))
-            return [entry.envelope for entry in finish(page, 0)[0]]
-
-        return [self._message(envelope) for envelope in self._ask(look)]
+    def _delayed(self, broker: Broker, condition: CompiledSelector | None) -> list[Envelope]:
+        """As :meth:`scheduled`. Runs on the broker's thread."""
+        queue = self._destination(broker)
+        if queue is None:
+            return []
+        page = partial(scheduled, queue, condition, (-1, -1), max(1, len(queue.scheduled)))
+        return [entry.envelope for entry in finish(page, 0)[0]]
 
     def dead_letters(self, selector: str | None = None) -> list[Message]:
         """The messages of this queue that are on its dead-letter queue."""
@@ -459,6 +459,33 @@ class QueueView(_View):
         if len(found) >= 1 if count is None else len(found) == count:
             return found
         raise AssertionError(other_letters(self.name, selector, count, reason, len(found), self._if_missing()))
+
+    def assert_scheduled(
+        self, selector: str | None = None, *, count: int | None = None, within: Seconds = 0.0
+    ) -> list[Message]:
+        """Messages wait for their delivery time, or for the end of their redelivery delay: a test may skip that.
+
+        Args:
+            selector: only those that match.
+            count: the exact number; None for at least one.
+            within: seconds, or a timedelta, to wait for them at most.
+
+        Returns:
+            The messages.
+
+        Raises:
+            AssertionError: states how many there are.
+            InvalidSelectorException: the selector has a mistake.
+            RuntimeError: called on a running event loop with time to wait.
+        """
+        __tracebackhide__ = True
+        condition, needed = compiled(selector), at_least(count)
+        self._namespace.broker.wait_for(lambda broker: len(self._delayed(broker, condition)) >= needed, within)
+        found = self.scheduled(selector)
+        if len(found) >= 1 if count is None else len(found) == count:
+            return found
+        text = [shortfall(self.name, "scheduled", selector, count, within, len(found)), *self._if_missing()]
+        raise AssertionError("\n".join(text))
 
     def assert_awaited(self, *, count: int = 1, within: Seconds = 0.0) -> None:
         """A consumer waits for a message here. A thread's ``receive`` must have begun to wait before a test skips its

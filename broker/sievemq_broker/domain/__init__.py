@@ -10,7 +10,7 @@ Where things are:
 - what there is: broker, namespace, queue, topic, subscriptions, client_ids, temporaries
 - a message on a queue: entry, place, counts, standstill, journal, deadlines, dead_letters, overrides
 - what waits, and looking at it: backlog, view, scan
-- receivers: consumer, turns, recall
+- receivers: consumer, turns, recall, settlement, failure
 - limits: policy, capacity, admission
 - taps, and sends in two steps: tap, taps, tap_log, outcome_tap, stages
 - what takes long, and its scheduler: work, examining, fan_out, publishing

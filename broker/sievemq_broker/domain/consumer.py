@@ -9,6 +9,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.failure import FOR_GOOD, PLAIN, Failure
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort
@@ -71,7 +72,13 @@ class Source(Protocol):
         """Remove messages that the consumer has acknowledged; it may have been granted credit in the same command."""
 
     def take_back(
-        self, unmarked: list[Entry], now: int, marked: list[Entry], attempts: int, reject: bool = False, until: int = 0
+        self,
+        unmarked: list[Entry],
+        now: int,
+        marked: list[Entry],
+        attempts: int,
+        failure: Failure = PLAIN,
+        until: int = 0,
     ) -> None:
         """Take messages back: some that no application has seen, and some that one may have seen."""
 
@@ -85,7 +92,7 @@ class Source(Protocol):
     def effort(self) -> int:
         """The cost of taking back a message, relative to a message on which no selector is evaluated."""
 
-    def dead_letter_cost(self, entry: Entry, reject: bool) -> int:
+    def dead_letter_cost(self, entry: Entry, failure: Failure) -> int:
         """The extra cost if the message comes back as an attempt and becomes a dead letter by that; 0 if it does
         not."""
 
@@ -101,7 +108,7 @@ class Source(Protocol):
     def settle_returned(self, held: list[Held]) -> None:
         """Remove messages that came back although they had been acknowledged."""
 
-    def fail_returned(self, held: list[Held], now: int) -> None:
+    def fail_returned(self, held: list[Held], now: int, failure: Failure = PLAIN) -> None:
         """Count an attempt for messages that came back and, as their client states, had failed."""
 
     def awaits(self, entry: Entry) -> bool:
@@ -407,7 +414,7 @@ class Consumer:
                 self.acknowledged += len(entries)
                 self.source.settle(self, entries, now, False)
             return now
-        reject = outcome is Outcome.REJECTED
+        failure = FOR_GOOD if outcome is Outcome.REJECTED else PLAIN
         attempts = self._attempts(outcome)
         if outcome is Outcome.LEFT:
             tags = sorted(tags)
@@ -418,14 +425,14 @@ class Consumer:
         def give(count: int, now: int) -> None:
             nonlocal at, attempts
             entries = self._take(tags[at : at + count])
-            self.source.take_back([], now, entries, attempts, reject)
+            self.source.take_back([], now, entries, attempts, failure)
             attempts = max(0, attempts - len(entries))
             at += count
 
         def cost_of(number: int) -> int:
             index = tags[at + number] - self.base - 1
             entry = self.window[index] if index >= 0 else None
-            return 0 if entry is None else self.source.dead_letter_cost(entry, reject)
+            return 0 if entry is None else self.source.dead_letter_cost(entry, failure)
 
         now = yield from self._in_slices(lambda: len(tags) - at, give, cost_of, now, budget)
         if not self.open and not self.window:
@@ -442,18 +449,21 @@ class Consumer:
         self.base += count
         self.source.take_back([], now, self._pop(count), attempts)
 
-    def recover(self, handed: int, now: int, budget: Budget, outcome: Outcome = Outcome.FAILED) -> Task[int]:
+    def recover(
+        self, handed: int, now: int, budget: Budget, outcome: Outcome = Outcome.FAILED, failure: Failure = PLAIN
+    ) -> Task[int]:
         """Return everything unacknowledged: messages up to tag `handed` marked as redelivered (ACK-08), later ones
         unmarked (ACK-14). The credit falls to zero. For a session with several consumers see :meth:`halt`.
 
         Args:
             now: ms epoch.
+            failure: what the client states of it.
 
         Returns:
             The time by now.
         """
         self.halt()
-        now = yield from self._giving_back_all(handed, outcome, now, budget, None, 0)
+        now = yield from self._giving_back_all(handed, outcome, now, budget, None, 0, failure)
         if self.open:
             self.source.serve(self, now)
         return now
@@ -590,7 +600,14 @@ class Consumer:
         return entries
 
     def _giving_back_all(
-        self, handed: int, outcome: Outcome, now: int, budget: Budget, returned: list[Held] | None, until: int
+        self,
+        handed: int,
+        outcome: Outcome,
+        now: int,
+        budget: Budget,
+        returned: list[Held] | None,
+        until: int,
+        failure: Failure = PLAIN,
     ) -> Task[int]:
         self.handed = self.tag
         attempts = self._attempts(outcome)
@@ -607,12 +624,12 @@ class Consumer:
                 for at, (tag, entry) in enumerate(held):
                     returned.append(Held(tag, entry, entry.count + 1, at < attempts and tag <= handed))
             marked = self._pop(seen)
-            self.source.take_back(self._pop(count - seen), now, marked, attempts, False, until)
+            self.source.take_back(self._pop(count - seen), now, marked, attempts, failure, until)
             attempts = max(0, attempts - len(marked))
 
         def cost_of(number: int) -> int:
             entry = self.window[number]
-            return 0 if entry is None or self.base + number >= handed else self.source.dead_letter_cost(entry, False)
+            return 0 if entry is None or self.base + number >= handed else self.source.dead_letter_cost(entry, failure)
 
         now = yield from self._in_slices(lambda: len(self.window), give, cost_of if costly else None, now, budget)
         self.source.taken_back(self, None, now)

@@ -14,6 +14,7 @@ from sievemq_core.limits import MAX_DESTINATION_CHARS, MAX_PROPERTIES, MAX_PROPE
 from sievemq_core.message.dead_letters import (
     ATTEMPTS,
     CLIENT_ID,
+    ERROR,
     FIRST_FAILURE,
     LAST_FAILURE,
     ORIGIN,
@@ -50,7 +51,7 @@ class DeadLettering(Enum):
     """The dead-letter queue is full, or cannot be created."""
 
 
-_OWN = (REASON, ORIGIN, SUBSCRIPTION, CLIENT_ID, ATTEMPTS, FIRST_FAILURE, LAST_FAILURE)
+_OWN = (REASON, ORIGIN, SUBSCRIPTION, CLIENT_ID, ATTEMPTS, FIRST_FAILURE, LAST_FAILURE, ERROR)
 
 
 def dead_letter_address(origin: str) -> str | None:
@@ -78,25 +79,26 @@ def effort_of(entry: Entry) -> int:
 
 
 def dead_letter(
-    transfer: Callable[[str, Envelope, int], None], place: Place, entry: Entry, reason: str, now: int
+    transfer: Callable[[str, Envelope, int], None], place: Place, entry: Entry, reason: str, text: str, now: int
 ) -> DeadLettering:
     """Move a message to its dead-letter queue (D-22), if that is possible.
 
     Args:
         transfer: sends a message, which has been in the broker before, to an address, at a time (ms epoch).
+        text: what its client states of the last failure; empty for nothing.
         now: ms epoch.
     """
     target = dead_letter_address(place.destination)
     if target is None:
         return DeadLettering.NOWHERE
     try:
-        transfer(target, _marked(entry, place, reason, now), now)
+        transfer(target, _marked(entry, place, reason, text, now), now)
     except SieveError:
         return DeadLettering.REFUSED  # better delivered once more than lost
     return DeadLettering.DONE
 
 
-def _marked(entry: Entry, place: Place, reason: str, now: int) -> Envelope:
+def _marked(entry: Entry, place: Place, reason: str, text: str, now: int) -> Envelope:
     fields = list(entry.envelope.fields)
     fields[EXPIRATION] = fields[DELIVERY_TIME] = 0  # it stays until an operator handles it
     notes: dict[str, PropertyValue] = {REASON: reason, ORIGIN: place.destination}
@@ -108,6 +110,8 @@ def _marked(entry: Entry, place: Place, reason: str, now: int) -> Envelope:
     if entry.attempts:
         notes[FIRST_FAILURE] = Long(entry.failed)
         notes[LAST_FAILURE] = Long(now)
+    if text:
+        notes[ERROR] = text
     try:
         properties = {name: value for name, value in entry.envelope.properties.items() if name not in _OWN}
     except ProtocolError:  # undecodable: kept as they are, not lost

@@ -848,10 +848,10 @@ class Namespace:
 
     # -- dead letters -------------------------------------------------------------------------------------------
 
-    def dead_letter(self, place: Place, entry: Entry, reason: str, now: int) -> dead_letters.DeadLettering:
+    def dead_letter(self, place: Place, entry: Entry, reason: str, text: str, now: int) -> dead_letters.DeadLettering:
         """Move a message to its dead-letter queue (D-22), if that is possible."""
         self.deadlines.spend(dead_letters.effort_of(entry))
-        return dead_letters.dead_letter(self.transfer, place, entry, reason, now)
+        return dead_letters.dead_letter(self.transfer, place, entry, reason, text, now)
 
     # -- for its queues -----------------------------------------------------------------------------------------
 

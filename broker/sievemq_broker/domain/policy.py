@@ -66,6 +66,17 @@ def one_of(words: Sequence[str]) -> str:
     return " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
 
 
+def delay_after(attempts: int, delay: int, factor: float, delay_max: int) -> int:
+    """Ms that a message waits after its `attempts`-th failed delivery, by a rule of a delay that grows."""
+    if not delay:
+        return 0
+    try:
+        grown = delay * factor ** (attempts - 1)
+    except OverflowError:
+        return delay_max
+    return int(min(grown, delay_max))
+
+
 @dataclass(frozen=True, slots=True)
 class DestinationPolicy:
     """Rules for the destinations that a pattern names. The defaults change nothing and cost nothing.
@@ -137,13 +148,7 @@ class DestinationPolicy:
 
     def redelivery_delay_after(self, attempts: int) -> int:
         """Ms that a message waits after its `attempts`-th failed delivery."""
-        if not self.redelivery_delay:
-            return 0
-        try:
-            grown = self.redelivery_delay * self.redelivery_factor ** (attempts - 1)
-        except OverflowError:
-            return self.redelivery_delay_max
-        return int(min(grown, self.redelivery_delay_max))
+        return delay_after(attempts, self.redelivery_delay, self.redelivery_factor, self.redelivery_delay_max)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from sievemq_broker.domain.counts import QueueCounts
 from sievemq_broker.domain.dead_letters import REFUSED_DELAY_MS, DeadLettering, dead_letter_address, effort_of
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry, key_of
+from sievemq_broker.domain.failure import PLAIN, Failure
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort, Observer
@@ -69,7 +70,7 @@ class Host(Protocol):
     def blocked_senders(self, queue: Queue) -> int:
         """Count the senders that wait for room in the queue."""
 
-    def dead_letter(self, place: Place, entry: Entry, reason: str, now: int) -> DeadLettering:
+    def dead_letter(self, place: Place, entry: Entry, reason: str, text: str, now: int) -> DeadLettering:
         """Move a message to its dead-letter queue, if that is possible."""
 
     def add_work(self, queue: Queue) -> None:
@@ -716,9 +717,9 @@ class Queue(Source):
         """The cost of taking back a message, relative to a message on which no selector is evaluated."""
         return 1 + self.index.most if self.backlog.views and not self.index.costly else 1
 
-    def dead_letter_cost(self, entry: Entry, reject: bool) -> int:
+    def dead_letter_cost(self, entry: Entry, failure: Failure) -> int:
         """The extra cost if a message comes back as an attempt and becomes a dead letter by that; 0 if it does not."""
-        return effort_of(entry) if reject or self._is_last(entry) else 0
+        return effort_of(entry) if failure.reject or self._is_last(entry, failure) else 0
 
     def taken_back(self, consumer: Consumer, tags: Sequence[int] | None, now: int) -> None:
         """A consumer has returned messages, perhaps because they were recalled.
@@ -738,7 +739,7 @@ class Queue(Source):
         now: int,
         marked: Iterable[Entry] = (),
         attempts: int = ALL,
-        reject: bool = False,
+        failure: Failure = PLAIN,
         until: int = 0,
     ) -> None:
         """Take back what a consumer held, in the original order.
@@ -748,7 +749,7 @@ class Queue(Source):
             now: ms epoch.
             marked: these may have been seen: count + 1, redelivered (ACK-08).
             attempts: for how many of `marked`, the first ones, this is an attempt.
-            reject: dead-letter `marked` after however few attempts.
+            failure: what the client states of it.
             until: ms epoch; a message for which this would be the last attempt waits until then for its client. 0: it
                 is the last attempt.
         """
@@ -759,7 +760,7 @@ class Queue(Source):
             for observer in self.observers:
                 observer.released(self, entry)
         for number, entry in enumerate(marked):
-            if self._mark(entry, now, number < attempts, reject, until):
+            if self._mark(entry, now, number < attempts, failure, until):
                 back.append(entry)
         self._return(back, now)
 
@@ -791,7 +792,7 @@ class Queue(Source):
             return True
         return False
 
-    def _mark(self, entry: Entry, now: int, attempted: bool, reject: bool, until: int) -> bool:
+    def _mark(self, entry: Entry, now: int, attempted: bool, failure: Failure, until: int) -> bool:
         """Count a delivery of a message that comes back, and an attempt if it was one. False if the message does not
         return to the queue now."""
         entry.mark()
@@ -805,15 +806,15 @@ class Queue(Source):
             self._schedule(entry, until, span=True)
             return False
         if attempted:
-            return self._fail(entry, now, reject)
+            return self._fail(entry, now, failure)
         for observer in self.observers:
             observer.returned(self, entry)
         return True
 
-    def _is_last(self, entry: Entry) -> bool:
-        return 0 < self.policy.max_attempts <= entry.attempts + 1
+    def _is_last(self, entry: Entry, failure: Failure = PLAIN) -> bool:
+        return 0 < failure.limit(self.policy.max_attempts) <= entry.attempts + 1
 
-    def _fail(self, entry: Entry, now: int, reject: bool = False) -> bool:
+    def _fail(self, entry: Entry, now: int, failure: Failure = PLAIN) -> bool:
         """Count an attempt of a message that has come back. False if the message does not return to the queue now."""
         entry.fail(now)
         for observer in self.observers:
@@ -822,13 +823,13 @@ class Queue(Source):
         if 0 < entry.envelope.expiration <= now:
             entry.come_back()
             return True  # it has expired, whatever its consumer says of it
-        delay = policy.redelivery_delay_after(entry.attempts)
-        if reject or 0 < policy.max_attempts <= entry.attempts:
-            outcome = self._dead_letter(entry, REJECTED if reject else FAILED, now)
+        delay = failure.delay_after(entry.attempts, policy.redelivery_delay_after(entry.attempts))
+        if failure.reject or 0 < failure.limit(policy.max_attempts) <= entry.attempts:
+            outcome = self._dead_letter(entry, REJECTED if failure.reject else FAILED, now, failure.text)
             if outcome is DeadLettering.DONE:
                 entry.end()
                 return False
-            if outcome is DeadLettering.REFUSED:
+            if outcome is DeadLettering.REFUSED or failure.reject:
                 delay = max(delay, REFUSED_DELAY_MS)
         if delay:
             self._schedule(entry, now + delay, span=True)
@@ -836,9 +837,9 @@ class Queue(Source):
         entry.come_back()
         return True
 
-    def _dead_letter(self, entry: Entry, reason: str, now: int) -> DeadLettering:
+    def _dead_letter(self, entry: Entry, reason: str, now: int, text: str = "") -> DeadLettering:
         """Move a message to its dead-letter queue (D-22), if that is possible, and count it."""
-        outcome = self._host.dead_letter(self.place, entry, reason, now)
+        outcome = self._host.dead_letter(self.place, entry, reason, text, now)
         if outcome is DeadLettering.REFUSED:
             self.counts.refuse_dead_letter()
         elif outcome is DeadLettering.DONE:
@@ -859,7 +860,7 @@ class Queue(Source):
                 back.append(entry)
         self.take_back(back, now)
 
-    def fail_returned(self, held: list[Held], now: int) -> None:
+    def fail_returned(self, held: list[Held], now: int, failure: Failure = PLAIN) -> None:
         """Count an attempt for messages that came back and, as their client states, had failed. Of one that was
         delivered since then it shows when it returns."""
         back: list[Entry] = []
@@ -870,7 +871,7 @@ class Queue(Source):
                 entry.fail(now)
                 for observer in self.observers:
                     observer.failed(self, entry)
-            elif self.deleted or self._fail(entry, now):
+            elif self.deleted or self._fail(entry, now, failure):
                 back.append(entry)
         self._return(back, now)
 

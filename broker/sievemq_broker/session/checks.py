@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from sievemq_broker.domain.failure import PLAIN, Failure
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.session.rights import Identity, Verb, forbidden
 from sievemq_core.errors import AddressError, ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT, MAX_IDENTIFIER_CHARS, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
+from sievemq_core.message.dead_letters import MAX_ERROR_CHARS
 from sievemq_core.message.envelope import (
     BODY,
     DELIVERY_TIME,
@@ -28,6 +30,9 @@ from sievemq_core.wire.codec import check_headers
 
 #: Bytes that may wait to be written to a connection before further requests for large answers are refused.
 UNREAD_BYTES = 64 * 1024 * 1024
+
+#: The highest attempts, ms and factor that a client may state.
+_MAX_NUMBER: Final = 2**31 - 1
 
 #: Any of these rights lets a destination be created on first use.
 _USES: Final = (Verb.SEND, Verb.CONSUME, Verb.MANAGE)
@@ -53,6 +58,28 @@ def undelivered(consumer_id: int, tag: int, last: int) -> ProtocolError:
     return ProtocolError(
         f"consumer {consumer_id} was delivered messages up to tag {last}, not {tag}", ErrorCode.UNEXPECTED_COMMAND
     )
+
+
+def failure_of(stated: Mapping[str, Any] | None) -> Failure:
+    """What a client states of a failure. Keys that are not known are ignored.
+
+    Raises:
+        ProtocolError: a value of a wrong kind.
+    """
+    if not stated:
+        return PLAIN
+    text = stated.get("text", "")
+    numbers = {name: stated.get(name, 0) for name in ("attempts", "delay", "delay_max")}
+    factor, reject = stated.get("factor", 1.0), stated.get("reject", False)
+    if (
+        type(text) is not str
+        or type(reject) is not bool
+        or any(type(number) is not int or not 0 <= number <= _MAX_NUMBER for number in numbers.values())
+        or type(factor) not in (int, float)
+        or not 1 <= factor <= _MAX_NUMBER
+    ):
+        raise ProtocolError(f"a failure is stated wrongly: {stated!r:.200}", ErrorCode.MALFORMED_FRAME)
+    return Failure(reject, well_formed(text)[:MAX_ERROR_CHARS], factor=float(factor), **numbers)
 
 
 def too_much_credit(consumer_id: int, credit: int) -> ProtocolError:

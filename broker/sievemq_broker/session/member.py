@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.failure import PLAIN, Failure
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.session.checks import check_identifier, pairs
 from sievemq_broker.session.lost import MAX_REFUSED, Memory, Report, Survived
@@ -200,19 +201,20 @@ class Member:
         COMMIT or ACKNOWLEDGE_ALL that was carried out; 0 for none."""
         return (0, 0) if self._memory is None else self._memory.sessions.pop(session_id, (0, 0))
 
-    def fail_survived(self, handed: Sequence[int], now: int) -> None:
+    def fail_survived(self, handed: Sequence[int], now: int, failure: Failure = PLAIN) -> None:
         """The client states that its application has failed what it was handed, which may include messages of the lost
         connection that it continues.
 
         Args:
             handed: pairs of consumer and the last tag that the application has seen.
             now: ms since 1970.
+            failure: what the client states of it.
         """
         if self._survived:
             for consumer_id, tag in pairs(handed).items():
                 survived = self._survived.pop(consumer_id, None)
                 if survived is not None and survived.held.tag <= tag <= survived.last:
-                    survived.source.fail_returned([survived.held], now)
+                    survived.source.fail_returned([survived.held], now, failure)
 
     # -- being remembered ---------------------------------------------------------------------------------------------
 

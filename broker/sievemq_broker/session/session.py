@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Final
 
 from sievemq_broker.domain.consumer import Consumer, Held
+from sievemq_broker.domain.failure import PLAIN, Failure
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.session.transaction import StagedBytes, Transaction
@@ -147,7 +148,7 @@ class Session:
             if consumer is not None and tag:
                 consumer.acknowledge(tag, now)
 
-    def recover(self, handed: Mapping[int, int], now: int, budget: Budget) -> Task[int]:
+    def recover(self, handed: Mapping[int, int], now: int, budget: Budget, failure: Failure = PLAIN) -> Task[int]:
         """Return unacknowledged messages: marked if they were handed out, unmarked if they were only buffered
         (ACK-08, ACK-14). Returns the time by now."""
         # Halt all consumers first: a message that one returns must not be delivered to another, which would return it
@@ -157,7 +158,7 @@ class Session:
             if budget.spent:
                 now = yield
             budget.spend(1)
-            now = yield from consumer.recover(handed.get(consumer_id, 0), now, budget)
+            now = yield from consumer.recover(handed.get(consumer_id, 0), now, budget, Outcome.FAILED, failure)
         return now
 
     def leave(

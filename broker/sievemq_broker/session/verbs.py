@@ -261,16 +261,19 @@ class Settle(NamedCommand, number=Command.SETTLE):
 class Recover(Request, number=Command.RECOVER):
     session: int
     handed: Sequence[int]
+    failure: Mapping[str, Any] | None = None
 
 
 class Commit(Request, number=Command.COMMIT):
     session: int
     handed: Sequence[int]
+    failure: Mapping[str, Any] | None = None
 
 
 class Rollback(Request, number=Command.ROLLBACK):
     session: int
     handed: Sequence[int]
+    failure: Mapping[str, Any] | None = None
 
 
 class Withdraw(Request, number=Command.WITHDRAW):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sievemq._engine.consumer import EngineConsumer, Selection
@@ -45,12 +45,13 @@ class EngineSession:
         outcomes: of its requests that the application does not know yet.
         sends: what it sent and is not settled.
         recoveries: how often :meth:`recover` was called; what is received after one is another message (LIS-07).
+        retry_rule: of its listeners, as the field `failure` of RECOVER has it; empty for that of the destination.
     """
 
     __slots__ = (
         "_began", "_consumed", "_deliveries", "_forget", "_pausing", "_returned", "acknowledge_hook",
         "acknowledges_itself", "closed", "consumers", "id", "mode", "opened", "outbox", "outcomes", "recoveries",
-        "sends", "shut", "terms", "transacted",
+        "retry_rule", "sends", "shut", "terms", "transacted",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +75,7 @@ class EngineSession:
         self.opened: Completion[Any] = Completion()
         self.sends = Sends(outbox, terms, number, self.transacted)
         self.recoveries = 0
+        self.retry_rule: Mapping[str, object] = {}
         self.closed = self.shut = False
         self.consumers: dict[int, EngineConsumer] = {}
         # Closed consumers whose last messages may be unacknowledged: id -> last tag (MCO-09).
@@ -98,6 +100,10 @@ class EngineSession:
 
     def call_to_acknowledge(self, hook: Callable[[], Any]) -> None:
         self.acknowledge_hook = hook
+
+    def retry_by(self, rule: Mapping[str, object]) -> None:
+        """Set the rule by which the broker redelivers what its listeners fail."""
+        self.retry_rule = rule
 
     # -- what a call may do ------------------------------------------------------------------------------------------
 
@@ -288,8 +294,11 @@ class EngineSession:
         self._all_done()
         return outcome
 
-    def recover(self) -> Completion[Any]:
+    def recover(self, failure: Mapping[str, object] | None = None) -> Completion[Any]:
         """Redeliver everything handed and not acknowledged, marked (ACK-08).
+
+        Args:
+            failure: what the broker is told of why the application has failed it, as RECOVER has it.
 
         Raises:
             IllegalStateException: the session is transacted (ACK-12) or closed.
@@ -300,7 +309,7 @@ class EngineSession:
             raise IllegalStateException("recover() is for sessions that are not transacted: use rollback()")
         if self.acknowledges_itself and not self._consumed and all(c.done == c.handed for c in self.consumers.values()):
             return _nothing_to_do()  # ACK-10: everything is acknowledged; buffered messages just follow
-        return self._take_back(Command.RECOVER)
+        return self._take_back(Command.RECOVER, failure=failure)
 
     def begin(self, verb: str) -> None:
         """A call of commit() or rollback() begins. It covers what was sent and received before, even if it is broken
@@ -326,7 +335,8 @@ class EngineSession:
         outcome = self.outcomes.expect(commits=True)
         outcome.add_callback(self._committed)
         self._pause(outcome)
-        self.outbox.request(Command.COMMIT, self.id, self.handed(), answer=outcome)
+        stated = (self.retry_rule,) if self.retry_rule else ()
+        self.outbox.request(Command.COMMIT, self.id, self.handed(), *stated, answer=outcome)
         self._cover()
         return outcome
 
@@ -352,14 +362,17 @@ class EngineSession:
         self._began = self.sends.sequence
         return outcome
 
-    def rollback(self) -> Completion[Any]:
+    def rollback(self, failure: Mapping[str, object] | None = None) -> Completion[Any]:
         """Drop the session's sends; redeliver its messages, marked (TXN-04).
+
+        Args:
+            failure: as of :meth:`recover`.
 
         Raises:
             IllegalStateException: the session is not transacted (TXN-08) or closed.
         """
         self._check_transacted("rollback")
-        return self._take_back(Command.ROLLBACK)
+        return self._take_back(Command.ROLLBACK, failure=failure)
 
     def resolve(self) -> Completion[None]:
         """Before a request about what the session has sent and received, if :attr:`Outcomes.doubts` has some: wait for
@@ -408,11 +421,18 @@ class EngineSession:
             # Buffered messages were sent before the broker took them back.
             self._reset_credit()
 
-    def _take_back(self, verb: int, listed: bool = True, instead: Exception | None = None) -> Completion[Any]:
+    def _take_back(
+        self,
+        verb: int,
+        listed: bool = True,
+        instead: Exception | None = None,
+        failure: Mapping[str, object] | None = None,
+    ) -> Completion[Any]:
         # The request packs waiting acknowledgements; they must not cover its own messages: `done` moves after it.
         outcome = self.outcomes.expect(listed=listed, instead=instead)
         self._pause(outcome)
-        self.outbox.request(verb, self.id, self.handed(), answer=outcome)
+        stated = () if failure is None else (failure,)
+        self.outbox.request(verb, self.id, self.handed(), *stated, answer=outcome)
         if self.transacted:
             self.outcomes.roll_back()
             if self.outbox.repairing:

@@ -9,7 +9,14 @@ listener, an object or a callable, into a function.
 from __future__ import annotations
 
 from sievemq._front.factory import FactorySettings, refuse_lone_name
-from sievemq._front.listeners import LISTENER_TURN, completion_callbacks, log_raised, message_callback, refuse_awaitable
+from sievemq._front.listeners import (
+    LISTENER_TURN,
+    completion_callbacks,
+    failure_of,
+    log_raised,
+    message_callback,
+    refuse_awaitable,
+)
 from sievemq._front.metadata import ConnectionMetaData, version
 from sievemq._front.observed import (
     Receipt,
@@ -47,6 +54,7 @@ __all__ = [
     "check_timeout",
     "completion_callbacks",
     "destination_and_message",
+    "failure_of",
     "is_gone",
     "is_unclosed",
     "log_raised",

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from sievemq.exceptions import JMSException
+from sievemq.exceptions import JMSException, Reject
 from sievemq.messages import Message
+from sievemq_core.message.dead_letters import MAX_ERROR_CHARS
 
 #: Messages of one consumer before the next one, and other tasks, have a turn.
 LISTENER_TURN: Final = 32
@@ -120,6 +121,23 @@ def completion_callbacks(
         "a completion listener has on_completion(message) and on_exception(message, exception), or is a pair of "
         f"callables, unlike {listener!r:.80}"
     )
+
+
+def failure_of(error: BaseException, rule: Mapping[str, object]) -> dict[str, object]:
+    """What the broker is told of a listener that raised: the last line of the traceback, for the dead letter.
+
+    Args:
+        rule: as :attr:`EngineSession.retry_rule`.
+    """
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        said = " ".join(str(error).split())
+    except Exception:
+        said = ""
+    if isinstance(error, Reject):
+        return {"reject": True, "text": said[:MAX_ERROR_CHARS] or name}
+    return {**rule, "text": (f"{name}: {said}" if said else name)[:MAX_ERROR_CHARS]}
 
 
 def log_raised(message: Message, error: BaseException) -> None:

@@ -12,6 +12,9 @@ A connection belongs to the event loop that it was made on and adds no thread. C
 has taken no message, a cancelled ``create_…`` leaves nothing behind, a ``close`` that has begun is carried out.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from sievemq._front import ConnectionMetaData
 from sievemq.advice import DestinationNameWarning, DoubtfulSelectorWarning, SieveMQWarning, WildcardWarning
 from sievemq.aio.browser import QueueBrowser
@@ -59,6 +62,7 @@ from sievemq.exceptions import (
     MessageNotWriteableRuntimeException,
     NullValueError,
     NumberFormatError,
+    Reject,
     ResourceAllocationException,
     ResourceAllocationRuntimeException,
     TransactionInProgressException,
@@ -81,6 +85,10 @@ from sievemq.selector import Selector
 from sievemq.session_mode import SessionMode
 from sievemq_core.message.values import Byte, Char, Double, Float, Int, Long, Short
 
+if TYPE_CHECKING:
+    from sievemq.aio.listening import Listeners
+    from sievemq.listening import Header, Property, Retry
+
 __all__ = [
     "Byte",
     "BytesMessage",
@@ -96,6 +104,7 @@ __all__ = [
     "DoubtfulSelectorWarning",
     "ExceptionListener",
     "Float",
+    "Header",
     "IllegalStateException",
     "IllegalStateRuntimeException",
     "Int",
@@ -114,6 +123,7 @@ __all__ = [
     "JMSSecurityException",
     "JMSSecurityRuntimeException",
     "Json",
+    "Listeners",
     "Long",
     "MapMessage",
     "Message",
@@ -129,6 +139,7 @@ __all__ = [
     "NullValueError",
     "NumberFormatError",
     "ObjectMessage",
+    "Property",
     "Queue",
     "QueueBrowser",
     "QueueConnection",
@@ -137,8 +148,10 @@ __all__ = [
     "QueueRequestor",
     "QueueSender",
     "QueueSession",
+    "Reject",
     "ResourceAllocationException",
     "ResourceAllocationRuntimeException",
+    "Retry",
     "Selector",
     "Session",
     "SessionMode",
@@ -163,3 +176,12 @@ __all__ = [
     "WildcardWarning",
     "register_type",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """What an application that has no listeners need not load."""
+    if name in ("Header", "Listeners", "Property", "Retry"):
+        home = import_module("sievemq.aio.listening" if name == "Listeners" else "sievemq.listening")
+        globals()[name] = value = getattr(home, name)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, NoReturn
 
@@ -293,9 +293,13 @@ class Control:
         """Return once no listener is running (CON-16). Delivery has stopped."""
         await self.delivery.left(None, self.transport.close_by())
 
-    async def recover(self) -> None:
-        """Redeliver the messages that were received and not acknowledged."""
-        await self.conclude(self.engine.recover)
+    async def recover(self, failure: Mapping[str, object] | None = None) -> None:
+        """Redeliver the messages that were received and not acknowledged.
+
+        Args:
+            failure: as of :meth:`EngineSession.recover`.
+        """
+        await self.conclude(lambda: self.engine.recover(failure))
 
     async def conclude(self, request: Callable[[], Completion[Any]]) -> Any:
         """Make a request about what the session has sent and received, and hear its outcome."""

@@ -6,12 +6,12 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
 from sievemq._engine import SHUT, Completion, EngineConsumer, EngineSession
-from sievemq._front import LISTENER_TURN, awaiting_listener, log_raised
+from sievemq._front import LISTENER_TURN, awaiting_listener, failure_of, log_raised
 from sievemq.aio.transport import Transport, own_task, release, turn
 from sievemq.aio.waiting import LOOK_SECONDS, ends_its_task
 from sievemq.exceptions import JMSException
@@ -28,24 +28,31 @@ class Delivery:
     """Hands messages of a session's consumers to their listeners. Its task starts with the first listener.
 
     Args:
-        recover: redelivers the messages that were received and not acknowledged.
+        recover: redelivers the messages that were received and not acknowledged, and states why.
 
     Attributes:
         idle: no consumer has a listener, and none is running.
         calling: the consumer whose listener is running; None if none is.
+        abandoned: nothing waits for the listener that runs: it has had its time, and its message goes back.
     """
 
     __slots__ = (
         "_engine", "_feeding", "_holders", "_hungry", "_listeners", "_ready", "_recover", "_rest", "_signal",
-        "_stopping", "_task", "_transport", "_waiters", "_wakers", "calling", "idle",
+        "_stopping", "_task", "_transport", "_waiters", "_wakers", "abandoned", "calling", "idle",
     )  # fmt: skip
 
-    def __init__(self, engine: EngineSession, transport: Transport, recover: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        engine: EngineSession,
+        transport: Transport,
+        recover: Callable[[Mapping[str, object]], Awaitable[None]],
+    ) -> None:
         self._engine = engine
         self._transport = transport
         self._recover = recover
         self.idle = True
         self.calling: EngineConsumer | None = None
+        self.abandoned = False
         self._listeners: dict[EngineConsumer, Callable[[Message], Any]] = {}
         self._wakers: dict[EngineConsumer, Callable[[], None]] = {}
         # Consumers that may have messages. Each is here at most once: its waker puts it in and is then gone.
@@ -102,6 +109,8 @@ class Delivery:
         logged = False
         try:
             while self.calling is not None and (consumer is None or self.calling is consumer) and not self.mine:
+                if self.abandoned:
+                    return
                 end = None
                 if until is not None:
                     time = transport.loop.time()
@@ -124,6 +133,13 @@ class Delivery:
         self._holders -= 1
         if not self._holders:
             self._wake()
+
+    def abandon(self) -> None:
+        """Cancel a listener that does not return; if it goes on all the same, nothing waits for it."""
+        self.abandoned = self._stopping = True
+        if self._task is not None:
+            self._task.cancel()
+        release(self._waiters)
 
     def stop(self) -> None:
         self._stopping = True
@@ -260,7 +276,7 @@ class Delivery:
 
     async def _redeliver(self, error: BaseException) -> None:
         try:
-            await self._recover()
+            await self._recover(failure_of(error, self._engine.retry_rule))
         except JMSException:
             _log.debug("the message is redelivered when its connection ends", exc_info=error)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 from sievemq._engine import (
@@ -16,7 +16,7 @@ from sievemq._engine import (
     EngineProducer,
     EngineSession,
 )
-from sievemq._front import is_gone, settling, weakly
+from sievemq._front import failure_of, is_gone, settling, weakly
 from sievemq.aio.acknowledging import nothing
 from sievemq.aio.browser import QueueBrowser
 from sievemq.aio.closing import Closing
@@ -161,10 +161,16 @@ class Session(Closing):
         with settling("rollback", self._engine.terms):
             await self._end_transaction("rollback", self._rollback)
 
-    async def _rollback(self) -> None:
+    async def _rollback(self, failure: Mapping[str, object] | None = None) -> None:
         await self._control.settle_doubts()
-        await self._transport.ask(self._engine.rollback)
+        await self._transport.ask(lambda: self._engine.rollback(failure))
         self._engine.outcomes.tell()
+
+    async def _roll_back_for(self, error: BaseException) -> None:
+        """As :meth:`rollback`, because a listener raised this."""
+        failure = failure_of(error, self._engine.retry_rule)
+        with settling("rollback", self._engine.terms):
+            await self._end_transaction("rollback", lambda: self._rollback(failure))
 
     async def recover(self) -> None:
         """Redeliver the messages that were received and not acknowledged, with JMSRedelivered set (ACK-08).

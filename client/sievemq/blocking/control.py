@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from _thread import allocate_lock, get_ident
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
 from sievemq._engine import (
@@ -295,6 +295,8 @@ class Control:
             return
         logged = False
         while (found := self.receiving or delivery.calling) is not None and consumer in (None, found):
+            if delivery.abandoned:
+                return
             if self.receiving is not None:
                 if self._receiver == get_ident():
                     return  # in a signal handler in the middle of a receive, which returns None after it
@@ -347,14 +349,18 @@ class Control:
             return
         if until is None:
             until = self.transport.close_by()
-        while self.guard.locked():
+        while self.guard.locked() and not self.delivery.abandoned:
             if self.engine.awaits_answer and (self.delivery.calling is None or self._lost or time.monotonic() >= until):
                 return
             time.sleep(_LOOK)
 
-    def recover(self) -> None:
-        """Redeliver the messages that were received and not acknowledged."""
-        self.conclude(self.engine.recover)
+    def recover(self, failure: Mapping[str, object] | None = None) -> None:
+        """Redeliver the messages that were received and not acknowledged.
+
+        Args:
+            failure: as of :meth:`EngineSession.recover`.
+        """
+        self.conclude(lambda: self.engine.recover(failure))
 
     def conclude(self, request: Callable[[], Completion[Any]]) -> Any:
         """Make a request about what the session has sent and received, and hear its outcome."""

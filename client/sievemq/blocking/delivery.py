@@ -6,12 +6,12 @@ import logging
 import threading
 from _thread import LockType, allocate_lock
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from sievemq._engine import PATIENCE, SHUT, EngineConsumer, EngineSession
-from sievemq._front import LISTENER_TURN, log_raised, observed_listener, refuse_awaitable
+from sievemq._front import LISTENER_TURN, failure_of, log_raised, observed_listener, refuse_awaitable
 from sievemq.blocking.transport import Transport
 from sievemq.exceptions import JMSException
 from sievemq.messages import Message
@@ -28,16 +28,17 @@ class Delivery:
 
     Args:
         guard: held while listeners are called.
-        recover: redelivers the messages that were received and not acknowledged.
+        recover: redelivers the messages that were received and not acknowledged, and states why.
 
     Attributes:
         idle: no consumer has a listener, and none is running.
         calling: the consumer whose listeners are called; None if none are.
+        abandoned: nothing waits for the listener that runs: it has had its time, and its message goes back.
     """
 
     __slots__ = (
         "_engine", "_guard", "_idle", "_listeners", "_ready", "_recover", "_signal", "_stopping", "_thread",
-        "_transport", "_wakers", "calling", "idle",
+        "_transport", "_wakers", "abandoned", "calling", "idle",
     )  # fmt: skip
 
     def __init__(
@@ -45,7 +46,7 @@ class Delivery:
         engine: EngineSession,
         transport: Transport,
         guard: LockType,
-        recover: Callable[[], None],
+        recover: Callable[[Mapping[str, object]], None],
     ) -> None:
         self._engine = engine
         self._transport = transport
@@ -53,6 +54,7 @@ class Delivery:
         self._recover = recover
         self.idle = True
         self.calling: EngineConsumer | None = None
+        self.abandoned = False
         self._listeners: dict[EngineConsumer, Callable[[Message], Any]] = {}
         self._wakers: dict[EngineConsumer, Callable[[], None]] = {}
         # Consumers that may have messages. Each is here at most once: its waker puts it in and is then gone.
@@ -97,6 +99,10 @@ class Delivery:
         if self._thread.ident is None:
             self._thread.start()
 
+    def abandon(self) -> None:
+        """Give up a listener that does not return. Its thread ends with the listener, or with the process."""
+        self.abandoned = self._stopping = True
+
     def stop(self, stays: Callable[[], bool]) -> None:
         """End the thread; returns when it has ended, at once if this is it.
 
@@ -108,7 +114,7 @@ class Delivery:
         with self._transport.lock:
             self._wake()
         if self._thread.ident is not None and not self.mine:
-            while self._thread.is_alive() and not stays():
+            while self._thread.is_alive() and not self.abandoned and not stays():
                 self._thread.join(_JOIN)
 
     def _put(self, consumer: EngineConsumer) -> None:
@@ -216,6 +222,6 @@ class Delivery:
 
     def _redeliver(self, error: BaseException) -> None:
         try:
-            self._recover()
+            self._recover(failure_of(error, self._engine.retry_rule))
         except JMSException:
             _log.debug("the message is redelivered when its connection ends", exc_info=error)

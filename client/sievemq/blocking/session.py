@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 from sievemq._engine import (
@@ -17,7 +17,7 @@ from sievemq._engine import (
     EngineProducer,
     EngineSession,
 )
-from sievemq._front import is_gone, settling, weakly
+from sievemq._front import failure_of, is_gone, settling, weakly
 from sievemq.blocking.browser import QueueBrowser
 from sievemq.blocking.closing import Closing
 from sievemq.blocking.consumer import MessageConsumer, QueueReceiver, TopicSubscriber
@@ -153,10 +153,16 @@ class Session(Closing):
         with settling("rollback", self._engine.terms):
             self._end_transaction("rollback", self._rollback)
 
-    def _rollback(self) -> None:
+    def _rollback(self, failure: Mapping[str, object] | None = None) -> None:
         self._control.settle_doubts()
-        self._transport.ask(self._engine.rollback)
+        self._transport.ask(lambda: self._engine.rollback(failure))
         self._engine.outcomes.tell()
+
+    def _roll_back_for(self, error: BaseException) -> None:
+        """As :meth:`rollback`, because a listener raised this."""
+        failure = failure_of(error, self._engine.retry_rule)
+        with settling("rollback", self._engine.terms):
+            self._end_transaction("rollback", lambda: self._rollback(failure))
 
     def recover(self) -> None:
         """Redeliver the messages that were received and not acknowledged, with JMSRedelivered set (ACK-08).

@@ -22,3 +22,7 @@ ATTEMPTS: Final = f"{NOTES}Attempts"
 FIRST_FAILURE: Final = f"{NOTES}FirstFailure"
 LAST_FAILURE: Final = f"{NOTES}LastFailure"
 """Ms epoch."""
+ERROR: Final = f"{NOTES}Error"
+"""What the client stated of the last failure, if it did: the last line of the listener's traceback."""
+MAX_ERROR_CHARS: Final = 1_000
+"""Of that text."""

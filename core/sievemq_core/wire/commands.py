@@ -134,6 +134,12 @@ _MADE_BY = _optional(
     "number of a request of this connection: delete only what that request made and no other one has used since, "
     "otherwise answer OK and delete nothing. 0: delete in any case",
 )
+_FAILURE = _optional(
+    "failure",
+    "map?",
+    None,
+    "what the client states of why its application has failed the messages; see section 7. nil: nothing",
+)
 _KEY = _f("key", "str", "name of the publisher, such as a query: 1 to 255 characters")
 _BATCH = _f("batch", "uint", "of this key; numbers ascend")
 
@@ -365,21 +371,21 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             "client",
             "redelivers the unacknowledged messages of the session, marked (ACK-08). The credit of its "
             "consumers falls to zero; the client grants it again after the answer",
-            (_REQUEST, _SESSION, _HANDED),
+            (_REQUEST, _SESSION, _HANDED, _FAILURE),
         ),
         CommandSpec(
             Command.COMMIT,
             "COMMIT",
             "client",
             "publishes the session's sends and acknowledges its deliveries, all or nothing (TXN-10)",
-            (_REQUEST, _SESSION, _HANDED),
+            (_REQUEST, _SESSION, _HANDED, _FAILURE),
         ),
         CommandSpec(
             Command.ROLLBACK,
             "ROLLBACK",
             "client",
             "discards the session's sends and redelivers its deliveries, marked. Credit as for RECOVER",
-            (_REQUEST, _SESSION, _HANDED),
+            (_REQUEST, _SESSION, _HANDED, _FAILURE),
         ),
         CommandSpec(
             Command.CLOCK_SEEN,

@@ -11,7 +11,14 @@ from sievemq_broker.domain.broker_properties import without_broker_properties
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.publishing import Publishing
 from sievemq_broker.domain.settlement import Outcome
-from sievemq_broker.session.checks import check_message, shift_times, too_much_credit, unknown, with_readable_properties
+from sievemq_broker.session.checks import (
+    check_message,
+    failure_of,
+    shift_times,
+    too_much_credit,
+    unknown,
+    with_readable_properties,
+)
 from sievemq_broker.session.deliveries import Deliveries
 from sievemq_broker.session.life import CLOSING
 from sievemq_broker.session.peer import Peer
@@ -32,6 +39,7 @@ from sievemq_broker.session.verbs import (
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError
 from sievemq_core.limits import MAX_CREDIT, MAX_HEADER_CHARS
 from sievemq_core.message import envelope as envelopes
+from sievemq_core.message.dead_letters import MAX_ERROR_CHARS
 from sievemq_core.message.destination import parse_address
 from sievemq_core.message.envelope import (
     BODY_KIND,
@@ -362,8 +370,10 @@ def on_recover(peer: Peer, command: Recover, now: int) -> None:
     if session.transaction is not None:
         raise RequestError("a transacted session has rollback, not recover (ACK-12)", ErrorCode.ILLEGAL_STATE)
     seen = peer.deliveries.handed_to(session, command.handed)
-    peer.member.fail_survived(command.handed, now)
-    peer.give_back(partial(session.recover, seen), command, partial(_recovered, peer, session, command.request), now)
+    failure = failure_of(command.failure)
+    recover = partial(session.recover, seen, failure=failure)
+    peer.member.fail_survived(command.handed, now, failure)
+    peer.give_back(recover, command, partial(_recovered, peer, session, command.request), now)
 
 
 def _recovered(peer: Peer, session: Session, request: int, now: int) -> None:
@@ -431,7 +441,9 @@ def _publish(peer: Peer, command: Commit, now: int) -> None:
     transaction.clear()
     if doom is not None:
         # The effect of a failed commit is a rollback (TXN-09).
-        peer.give_back(partial(session.recover, seen), command, partial(_rolled_back, peer, session, doom), now)
+        failure = failure_of(command.failure)._replace(text=doom.text[:MAX_ERROR_CHARS])
+        recover = partial(session.recover, seen, failure=failure)
+        peer.give_back(recover, command, partial(_rolled_back, peer, session, doom), now)
         return
     # Nothing can stop it from here on: it is settled even if the connection is lost.
     if publishing is None:
@@ -495,8 +507,10 @@ def on_rollback(peer: Peer, command: Rollback, now: int) -> None:
     if peer.wait_for_commit(session, command, on_rollback):
         return
     seen = peer.deliveries.handed_to(session, command.handed)
-    peer.member.fail_survived(command.handed, now)
+    failure = failure_of(command.failure)
+    recover = partial(session.recover, seen, failure=failure)
+    peer.member.fail_survived(command.handed, now, failure)
     peer.end_blocked_sender(session)
     peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
     session.transaction.clear()
-    peer.give_back(partial(session.recover, seen), command, partial(_recovered, peer, session, command.request), now)
+    peer.give_back(recover, command, partial(_recovered, peer, session, command.request), now)
