@@ -106,6 +106,7 @@ class Shard:
         #: Set once another broker was seen to own it.
         self.follows = asyncio.Event()
         self._is_wanted, self._serves = True, False
+        self._first_write = 0
         self._carries = True
         self._loop: asyncio.AbstractEventLoop | None = None
         self._taken: asyncio.Future[None] | None = None
@@ -195,6 +196,7 @@ class Shard:
         ahead = (opened.store.time - self._clock.now()) / 1_000
         if 0 < ahead <= AHEAD_SECONDS:
             await asyncio.sleep(ahead)
+        self._first_write = opened.store.next_write
         assert self.broker.journal is not None
         self.incarnation = opened.store.incarnation
         self.commits = Commits(
@@ -267,6 +269,11 @@ class Shard:
         if self.commits is not None:
             self.commits.end(error)
         self._fail(error)
+
+    @property
+    def writes(self) -> int:
+        """So many this process has stored."""
+        return 0 if self.opened is None else self.opened.store.next_write - self._first_write
 
     def hangs(self, seconds: float) -> bool:
         """True if the store has not answered a write for so long."""

@@ -646,6 +646,7 @@ class Process:
     commits: Commits
     services: SimServices
     is_warm = True
+    writes = 0
 
     def __init__(self, world: World, slot: int) -> None:
         self.world = world

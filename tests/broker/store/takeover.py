@@ -18,6 +18,8 @@ A fault is one of
 - promote     a synchronous standby of the database takes the place of its primary, which is killed;
 - lose        the same with a standby that was cut off before and lacks the last writes: the owner ends, and logs how
               many. Nothing is promised about the messages that these writes were about;
+- forget      a standby that lacks the last takeover is promoted: the former owner goes on; the other one ends, and logs
+              how many writes are lost with its takeover;
 - stop        the owner ends in order (SIGTERM), and the other one takes over;
 - handover    the other one is started again with --handover, and the owner hands the shard over to it.
 
@@ -58,10 +60,11 @@ from .places import PLACES
 ROOT = Path(__file__).parents[3]
 NAMES = ("a", "b")
 FAULTS = (
-    "kill", "pause", "nap", "restore", "partition", "hiccup", "cut", "restart", "promote", "lose", "stop", "handover",
+    "kill", "pause", "nap", "restore", "partition", "hiccup", "cut", "restart", "promote", "lose", "forget", "stop",
+    "handover",
 )  # fmt: skip
 #: Kinds that PgBouncer cannot follow here.
-UNPOOLED = ("promote", "lose")
+UNPOOLED = ("promote", "lose", "forget")
 #: Seconds: the lease, so short that a run has many; how long a takeover may take on a busy machine; a database is away.
 LEASE, BEAT = 2.0, 0.25
 DEADLINE = 60.0
@@ -496,28 +499,53 @@ class Pair(Life):
 
     def _lose(self, owner: Process) -> None:
         primary, standby = self._database.server, self._new_standby()
-        self.accounts.at_risk = True  # until now each write has waited for the standby
+        self._cut_off(standby)
+        self.accounts.await_steps(1 + self.random.randrange(200))
+        kept = self._promote_for(primary, standby)
+        self._lead_to(standby)
+        self._expect_announced(owner, primary, kept)
+
+    def _forget(self, owner: Process) -> None:
+        primary, standby = self._database.server, self._new_standby()
+        self.part(owner)
+        self._cut_off(standby)
+        other = self.owner(other_than=owner)
+        self.hang_up()
+        self.accounts.await_steps(1 + self.random.randrange(100))
+        kept = self._promote_for(primary, standby)
+        self._lead_to(standby)
+        self.join(owner)
+        self._expect_announced(other, primary, kept)
+
+    def _cut_off(self, standby: Standby) -> None:
+        """The standby gets no more writes. Until now each one has waited for it."""
+        self.accounts.at_risk = True
         self._set(self._database, "synchronous_standby_names", "")
         other = Existing(standby)
         self._set(other, "primary_conninfo", "")
         self.until(lambda: not other.execute("SELECT 1 FROM pg_stat_wal_receiver"), "the standby still follows")
-        self.accounts.await_steps(1 + self.random.randrange(200))
+
+    def _promote_for(self, primary: Server, standby: Standby) -> int:
+        """Kill the primary, and promote the standby. Returns the number of its last write."""
         primary.stop(crash=True)
         self._change_to(standby)
-        kept = self._database.execute(WRITES)[0][0]
-        self._lead_to(standby)
-        code = owner.wait()
+        kept: int = self._database.execute(WRITES)[0][0]
+        return kept
+
+    def _expect_announced(self, broker: Process, primary: Server, kept: int) -> None:
+        """A broker ends, and logs how many writes are lost; then all is as before."""
+        code = broker.wait()
         if code != SUPERSEDED:
-            self.accounts.faults.append(f"an owner whose database has lost writes ended with {code}")
+            self.accounts.faults.append(f"a broker whose database has lost writes ended with {code}")
         primary.start()
         lost = Existing(primary).execute(WRITES)[0][0] - kept
         primary.close()
-        # The last write may have been committed without an answer, or be one that its owner could not know of.
-        announced = owner.announced()
+        # The last one may have been committed without an answer.
+        announced = broker.announced()
         if announced not in (lost, lost - 1):
             self.accounts.faults.append(f"{lost} writes were lost, and {announced} announced")
         self.figures.lost += lost
-        owner.start()
+        broker.start()
         self.owner()
         self.until(lambda: len(self._clients) == self.parts, "some client is not connected")
         self.accounts.at_risk = False

@@ -49,6 +49,7 @@ class Rig:
         #: A probe is not answered for long.
         self.probe_hangs = False
         self.is_warm = True
+        self.writes = 0
         probe, prober = None if connects else self.probe, SimpleNamespace(put=self._put_probe, end=lambda: None)
         self.keeper = Keeper(
             cast("Any", self), self.lease, self, OURS, self, cast("Any", self), cast("Any", prober),
@@ -570,8 +571,25 @@ def test_an_owner_that_is_gone_releases_nothing() -> None:
     rig = owning()
     rig.keeper.fail()
     rig.keeper.close()
-    assert rig.calls == ["close", "end"]
+    assert rig.calls == ["look", "close", "end"]
     assert rig.heard == []
+
+
+@pytest.mark.parametrize(("epoch", "token", "is_lost"), [(0, "former", True), (1, "next", True), (2, "next", False)])
+def test_an_owner_whose_takeover_is_lost_logs_what_it_has_written(
+    epoch: int, token: str, is_lost: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The row is that of the owner before, or of the one after it, which has the same number as this one; or nothing is
+    lost, and another one has taken over."""
+    rig = owning()
+    rig.writes = 7
+    rig.sight = rig.sight._replace(token=token, epoch=epoch)
+    rig.run(1)
+    assert rig.heard == ["gone: another broker has taken the shard over"]
+    assert ("store.lost_writes" in caplog.text) is is_lost
+    assert ("writes=7" in caplog.text) is is_lost
+    rig.keeper.fail()
+    assert rig.calls == ["beat", "look"], "once"
 
 
 def test_the_end_is_orderly_though_the_store_is_away() -> None:

@@ -52,6 +52,10 @@ class Hearer(Protocol):
     def is_warm(self) -> bool:
         """A takeover would read little: this process may ask for the shard."""
 
+    @property
+    def writes(self) -> int:
+        """Of this process, since it took the shard."""
+
     def follow(self) -> None:
         """Another process owns the shard, or has owned it."""
 
@@ -148,6 +152,8 @@ class Keeper:
         self._waits = False
         #: The row was asked for, and may be this process's.
         self._may_own = False
+        #: Of this process's takeover; 0 before, and once it has ended.
+        self._epoch = 0
         self._ended = False
         self._silent_since = 0.0
         #: Why the last call failed; None if it was answered.
@@ -231,6 +237,7 @@ class Keeper:
         """The store refuses this process, or is damaged."""
         self.lease.end()
         self._stop()
+        self._look_back()
 
     def close(self) -> asyncio.Future[None]:
         """The store is closed: release the row, so that a follower may take it at once.
@@ -380,11 +387,12 @@ class Keeper:
             self._may_own = False
             return
         lease.taken(asked)
+        self._epoch = lease.seen.epoch + 1
         before = lease.seen.owner
         is_orderly = before is None or lease.seen.released
         (log.info if is_orderly else log.warning)(
             "store.taken",
-            epoch=lease.seen.epoch + 1,
+            epoch=self._epoch,
             before=None if before is None else before.name,
             released=lease.seen.released,
             still_seconds=round(lease.still, 3),
@@ -439,7 +447,27 @@ class Keeper:
     def _end(self, error: StoreError) -> None:
         self.lease.end()
         self._stop()
+        self._look_back()
         self._hearer.gone(error)
+
+    def _look_back(self) -> None:
+        """Another process owns the row, maybe. Log if the takeover by this one is not there any more: the replica that
+        was promoted lacks it. Then the former owner goes on, and misses no writes."""
+        epoch, writes, token = self._epoch, self._hearer.writes, self.lease.token
+        self._epoch = 0
+        if not epoch:
+            return
+
+        def look() -> None:
+            try:
+                seen = self._leases.look()
+            except Exception:
+                return  # the store is away: nothing is known of its writes
+            if seen.token != token and seen.epoch <= epoch:
+                reason = "a replica was promoted that lacks the takeover by this broker"
+                log.error("store.lost_writes", writes=writes, reason=reason, note="this broker ends")
+
+        self._worker.put(look)
 
     def _stop(self) -> None:
         self._ended = True
