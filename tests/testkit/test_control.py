@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -29,15 +32,17 @@ class Control:
     def __init__(self, url: str) -> None:
         self._address = urlsplit(url)
 
-    def raw(self, method: str, path: str, body: object = None) -> tuple[int, str]:
+    def begin(self, method: str, path: str, body: object = None) -> http.client.HTTPConnection:
+        """Send a request."""
         connection = http.client.HTTPConnection(self._address.hostname or "", self._address.port, timeout=DEADLINE)
         headers = {} if body is None else {"Content-Type": "application/json"}
-        try:
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        return connection
+
+    def raw(self, method: str, path: str, body: object = None) -> tuple[int, str]:
+        with contextlib.closing(self.begin(method, path, body)) as connection:
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
-        finally:
-            connection.close()
 
     def __call__(self, method: str, path: str, body: object = None) -> Any:
         status, text = self.raw(method, f"/api/v1/test/{path}", body)
@@ -150,6 +155,28 @@ def test_a_test_broker_has_it_as_well() -> None:
         broker.queue("orders").configure(max_attempts=1)
         control("POST", "clock/freeze")
         assert broker.clock.frozen
+
+
+def test_a_process_has_it_and_ends_although_an_assertion_waits() -> None:
+    command = [sys.executable, "-c", "from sievemq.cli import main; main()", "broker", "--test-control"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SIEVEMQ_")}
+    with subprocess.Popen(
+        [*command, "--port", "0", "--http-port", "0"], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        records = map(json.loads, process.stdout)
+        control = Control(next(record["http_url"] for record in records if record["event"] == "broker.ready"))
+        space = control("POST", "namespaces")
+        assert control("POST", "clock/advance", {"ms": 3_600_000})["offset_ms"] >= 3_600_000
+        with ConnectionFactory(space["url"]).create_context() as context:
+            context.create_producer().send(ORDERS, "x")
+        path = f"/api/v1/test/namespaces/{space['name']}/assertions"
+        body = {"that": "received", "destination": "orders", "count": 2, "within_ms": 120_000}
+        with contextlib.closing(control.begin("POST", path, body)) as waiting:
+            control("POST", "namespaces")
+            process.terminate()
+            assert waiting.getresponse().status == 503
+        assert process.wait(DEADLINE) == 0
 
 
 def test_openapi_describes_it(control: Control) -> None:

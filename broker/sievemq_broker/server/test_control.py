@@ -6,7 +6,6 @@ The kit stands above the broker, so the broker finds it as an entry point, and o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
 from typing import Any, Final, Protocol, cast
 
 from sievemq_broker.clock import AdjustableClock
@@ -35,6 +34,8 @@ def load() -> Kit:
     Raises:
         ImportError: there is none, or it needs something that is not installed.
     """
+    from importlib.metadata import entry_points  # few brokers need it
+
     for point in entry_points(group=_GROUP):
         return cast("Kit", point.load())
     raise ImportError("test_control needs the test kit, which this installation lacks: install SieveMQ as a whole")
