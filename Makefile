@@ -21,14 +21,14 @@ COMPILED_TESTS := tests/core/test_compiled.py tests/core/wire tests/core/message
 BENCH_PYTHON ?= $(BIN)/python
 export BENCH_PYTHON
 # Folders that Ruff looks at; mypy and import-linter read theirs from pyproject.toml.
-CODE := core client broker testkit pipeline tests benchmarks examples hatch_build.py
+CODE := core client broker testkit pipeline tests benchmarks examples website hatch_build.py
 
 # The tests start Python again and again: where no bytecode is kept, each time compiles all of the sources.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run check test venv lint format fast coverage slow docker image-requirements venv-compiled to-spark to-compile compiled soak kills takeovers simulate fuzz \
-	interop kits spark spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots clean
+	interop kits spark spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -181,6 +181,12 @@ screenshots: ## the pictures of docs/console.md and docs/tutorial.md, from real 
 	@.ci/chromium
 	@$(BIN)/python -m tests.site.console.screenshots
 	@$(BIN)/python -m tests.site.docs.tutorial
+
+site: ## the documentation site, in build/site; fails on a dead link or an undocumented name (looked at in Chromium, if there is one)
+	@.ci/venv dev
+	@.ci/venv site
+	@$(BIN)/python -m website.build
+	@if .ci/chromium; then $(BIN)/python -m tests.site.docs.look build/site $(ARGS); fi
 
 clean: ## remove caches and what was built, .venv too
 	rm -rf .venv .venv-compiled .venv-spark build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/results

@@ -409,10 +409,13 @@ class Page:
         self.send("Input.dispatchKeyEvent", type="keyDown", **more, **({"text": text} if text else {}))
         self.send("Input.dispatchKeyEvent", type="keyUp", **more)
 
-    def screenshot(self, path: Path, height: int | None = None) -> None:
-        """Write what the window shows to a PNG file."""
+    def screenshot(self, path: Path, height: int | None = None, element: str | None = None) -> None:
+        """Write what the window shows to a PNG file; or its upper part; or one element, twice as large."""
         clip = {} if height is None else {"clip": {"x": 0, "y": 0, "width": self.value("innerWidth"), "height": height,
                                                    "scale": 1}}  # fmt: skip
+        if element is not None:
+            box = self.value(f"document.querySelector({json.dumps(element)}).getBoundingClientRect().toJSON()")
+            clip = {"clip": {name: box[name] for name in ("x", "y", "width", "height")} | {"scale": 2}}
         path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png", **clip)["data"]))
 
 

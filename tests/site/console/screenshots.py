@@ -1,4 +1,5 @@
-"""Makes the pictures of docs/console.md: `make screenshots`, or `python -m tests.site.console.screenshots [folder]`.
+"""Makes the pictures of docs/console.md and of the site: `make screenshots`, or
+`python -m tests.site.console.screenshots [folder]`.
 
 A real broker with a small shop's traffic, a real Chromium. It takes a minute, because charts want something to show.
 """
@@ -17,6 +18,8 @@ from .opening import open_view
 from .shop import SETTINGS, Shop
 
 FOLDER = Path(__file__).parents[3] / "docs" / "images"
+#: The pictures of the site's first page, light and dark.
+SITE = Path(__file__).parents[3] / "website" / "pages" / "images"
 
 #: Seconds of traffic before the first picture.
 SECONDS = 60
@@ -98,11 +101,25 @@ def main(folder: Path) -> None:
             picture(page, broker, folder / "dark.png", ORDERS.replace("orders", "invoices"), 800, None)
         with chromium.page(width=390) as page:
             picture(page, broker, folder / "phone.png", "#/default/queues?sort=-depth", 844, None)
-    for path in sorted(folder / f"{name}.png" for name in (*(name for name, *_ in PICTURES), "dark", "phone")):
+        site(chromium, broker)
+    names = (*(name for name, *_ in PICTURES), "dark", "phone")
+    for path in sorted([*(folder / f"{name}.png" for name in names), *SITE.glob("*.png")]):
         size = path.stat().st_size
         print(f"{path.name:18}{size:>8,} bytes")
         if size > MAX_BYTES:
             raise SystemExit(f"{path} is larger than {MAX_BYTES:,} bytes")
+
+
+def site(chromium: Chromium, broker: EmbeddedBroker) -> None:
+    """Why a message does not match, as the workbench shows it: that part of its view alone."""
+    SITE.mkdir(parents=True, exist_ok=True)
+    for name, dark in (("why", False), ("why-dark", True)):
+        with chromium.page(dark=dark) as page:
+            page.resize(page.width, 920)
+            prepare(page, broker, f"{BENCH}&message={quote(TRIAL)}")
+            explained(page)
+            page.value("scrollTo(0, 0)")
+            page.screenshot(SITE / f"{name}.png", element="section:has(.sample), .card:has(.sample)")
 
 
 def prepare(page: Page, broker: EmbeddedBroker, view: str) -> None:

@@ -84,14 +84,3 @@ def test_the_shell_commands_work_one_after_another() -> None:
 
 def test_a_quick_start_program_is_short() -> None:
     assert all(len(block.text.splitlines()) <= 24 for block in BLOCKS if block.language == "python")
-
-
-def test_the_index_of_the_documents_lists_every_one() -> None:
-    docs = ROOT / "docs"
-    listed = set(re.findall(r"\]\(([^)#]+)\)", (docs / "README.md").read_text(encoding="utf-8")))
-    listed |= {
-        f"decisions/{name}" for name in re.findall(r"\]\((0[^)]+)\)", (docs / "decisions/README.md").read_text())
-    }
-    written = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")} - {"README.md"}
-    assert written <= listed
-    assert all((docs / link).exists() for link in listed)

@@ -1,0 +1,18 @@
+"""A griffe extension: SieveMQ's docstrings as Markdown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import griffe
+
+from website.markup import markdown
+
+
+class Docstrings(griffe.Extension):
+    """Rewrites each docstring as it is loaded."""
+
+    def on_object(self, *, obj: Any, **_: Any) -> None:
+        """Called for each module, class, function and attribute."""
+        if obj.docstring is not None:
+            obj.docstring.value = markdown(obj.docstring.value)
