@@ -47,7 +47,9 @@ def problems(site: Path, names: Iterable[str]) -> Iterator[str]:
         site: its folder.
         names: public names, each of which must be the target of a link.
     """
-    pages = {path: Page(path.read_text("utf-8")) for path in sorted(site.rglob("*.html"))}
+    # 404.html is served for any path, and names what it loads from the top.
+    paths = sorted(path for path in site.rglob("*.html") if path.name != "404.html")
+    pages = {path: Page(path.read_text("utf-8")) for path in paths}
     for path, page in pages.items():
         here = path.relative_to(site)
         for target in sorted(page.loads):
@@ -55,8 +57,7 @@ def problems(site: Path, names: Iterable[str]) -> Iterator[str]:
                 yield f"{here} loads {target} from the network"
             elif not target.startswith("data:") and not _file(path, target).exists():
                 yield f"{here} loads {target}, which is not there"
-        if path.name != "404.html":  # served for any path, it names the site's pages from the top
-            yield from (f"{here} links to {link}" for link in sorted(page.links) if not _leads(path, link, pages))
+        yield from (f"{here} links to {link}" for link in sorted(page.links) if not _leads(path, link, pages))
         if unresolved := re.search(r"<autoref[^>]*>", path.read_text("utf-8")):
             yield f"{here} names what is not described: {unresolved[0]}"
     for style in site.rglob("*.css"):

@@ -52,7 +52,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
     usage = " ".join([name, *(["[OPTIONS]"] if options else []), *(_usage(each) for each in arguments)])
     yield f"```text\n{usage}\n```\n"
     if arguments or options:
-        yield "| | |\n| --- | --- |"
+        yield "| argument or option | meaning |\n| --- | --- |"
         for each in arguments:
             yield row(f"`{_metavar(each)}`", _cell(each))
         for each in options:

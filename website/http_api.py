@@ -51,7 +51,7 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[st
         need = "" if body["required"] else "may be absent"
         rows.append(("body", "body", _type(body["content"]["application/json"]["schema"]), need))
     if rows:
-        yield "| parameter | in | type | |\n| --- | --- | --- | --- |"
+        yield "| parameter | in | type | meaning |\n| --- | --- | --- | --- |"
         yield from (row(*map(cell, each)) for each in rows)
         yield ""
     answers = [(status, each) for status, each in operation["responses"].items() if status.startswith("2")]
@@ -66,7 +66,7 @@ def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
     if schema.get("description"):
         yield f"{schema['description']}\n"
     if schema.get("properties"):
-        yield "| field | type | |\n| --- | --- | --- |"
+        yield "| field | type | meaning |\n| --- | --- | --- |"
         for field, about in schema["properties"].items():
             star = "" if field in schema.get("required", ()) else " (optional)"
             yield row(f"`{field}`{star}", cell(_type(about)), cell(about.get("description", "")))

@@ -55,15 +55,20 @@ def sections() -> list[Entry]:
     found = []
     for part in INDEX.read_text("utf-8").split("\n## ")[1:]:
         title, _, text = part.partition("\n")
-        found.append(Entry(title.strip(), below=list(_entries(text, INDEX.parent))))
+        section = Entry(title.strip(), below=_entries(text, INDEX.parent))
+        for entry in section.below:
+            path = ROOT / str(entry.page)
+            if path.name == "README.md" and path.parent != ROOT:
+                inside = _entries(path.read_text("utf-8"), path.parent)
+                entry.below = [below for below in inside if (ROOT / str(below.page)).parent == path.parent]
+        found.append(section)
     return found
 
 
-def _entries(text: str, folder: Path) -> Iterator[Entry]:
+def _entries(text: str, folder: Path) -> list[Entry]:
+    """The documents to which a text links, each once."""
+    found: dict[str, Entry] = {}
     for title, link in _DOCUMENT.findall(_NUMBERED.sub(r"[\1 \3]\2", text)):
-        path = (folder / link).resolve()
-        entry = Entry(title[0].upper() + title[1:], path.relative_to(ROOT).as_posix())
-        if path.name == "README.md" and path.parent != folder and path.parent != ROOT:
-            inside = {child.page: child for child in _entries(path.read_text("utf-8"), path.parent)}
-            entry.below = [child for page, child in inside.items() if page and (ROOT / page).parent == path.parent]
-        yield entry
+        page = (folder / link).resolve().relative_to(ROOT).as_posix()
+        found.setdefault(page, Entry(title, page))
+    return list(found.values())

@@ -9,7 +9,6 @@ import importlib
 import inspect
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from website.markup import cell, roles
 from website.navigation import Entry
@@ -80,7 +79,7 @@ def pages() -> tuple[dict[str, str], Entry]:
     for package in PACKAGES:
         entry = _package(package, written)
         top.below.append(entry)
-        lines.append(f"- [`{package}`]({Path(entry.page or '').name}): {_first_sentence(package)}")
+        lines.append(f"- [`{package}`]({package}/index.md): {_first_sentence(package)}")
     written[f"{FOLDER}/index.md"] = "\n".join(lines) + "\n"
     return written, top
 
@@ -94,9 +93,9 @@ def _package(package: str, written: dict[str, str]) -> Entry:
         errors = {}
     large = {n: it for n, it in own.items() if n not in errors and len(methods_of(it)) >= _METHODS}
     small = [name for name in own if name not in errors and name not in large]
-    index = f"{FOLDER}/{package}.md"
+    index = f"{FOLDER}/{package}/index.md"
     entry = Entry(package, index)
-    text = [f"# `{package}`\n", _module(package), "| name | |\n| --- | --- |"]
+    text = [f"# `{package}`\n", _module(package), "| name | purpose |\n| --- | --- |"]
     text += [f"| [`{n}`][{elsewhere.get(n, f'{package}.{n}')}] | {_first_sentence(it)} |" for n, it in names.items()]
     text.append("")
     text += [_directive(package, name) for name in small]

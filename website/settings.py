@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from sievemq.url import options_as_rows
-from sievemq_broker.config import Settings, env_name
+from sievemq_broker.config import Settings
 from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy
 from website.markup import plain_cell, row
 
@@ -23,8 +23,11 @@ def page() -> str:
             "# Settings\n",
             "Explained in [operating](../docs/operating.md), and those of a URL in [the client](../docs/client.md).\n",
             "## A broker\n",
-            "Each is a key of the TOML file, a variable of the environment, and an option of `sievemq broker`.\n",
-            "| setting | variable | default | meaning |\n| --- | --- | --- | --- |",
+            (
+                "`http_port` is the key in the TOML file, `SIEVEMQ_HTTP_PORT` the variable of the environment, "
+                "`--http-port` the option of `sievemq broker`; all others likewise.\n"
+            ),
+            "| setting | default | meaning |\n| --- | --- | --- |",
             *_broker(),
             "\n## Destinations\n",
             'Keys of `[destinations."PATTERN"]`.\n',
@@ -50,7 +53,7 @@ def _broker() -> Iterator[str]:
         if isinstance(default, tuple):
             default = ",".join(default)
         shown = "" if not isinstance(default, (str, int, float)) else str(default).lower()
-        yield row(f"`{each.name}`", f"`{env_name(each.name)}`", _code(shown), plain_cell(each.metadata["meaning"]))
+        yield row(f"`{each.name}`", _code(shown), plain_cell(each.metadata["meaning"]))
 
 
 def _policy(kind: type[Any]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from website.navigation import ROOT
 
 _FENCE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#\s]+)((?:#[^)\s]*)?)\)")
+_IMAGE = re.compile(r'<img [^>]*src="([^"]+)"')
 _OPENING = re.compile(r"^( *```\w+) ([\w./-]+)$", re.MULTILINE)
 #: What the site's Markdown reads otherwise than a forge does: comments beside a table, lists indented by two or three.
 _COMMENT = re.compile(r"^<!-- .* -->$", re.MULTILINE)
@@ -74,7 +75,8 @@ def place_of(path: Path) -> str:
 
 def links_of(document: Path, text: str) -> Iterator[Path]:
     """The files of this repository to which a document links."""
-    for link, _ in _LINK.findall(_FENCE.sub("", text)):
+    prose = _FENCE.sub("", text)
+    for link in [*(link for link, _ in _LINK.findall(prose)), *_IMAGE.findall(prose)]:
         if not re.match(r"\w+:", link):
             yield (document.parent / link).resolve()
 

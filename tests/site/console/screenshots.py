@@ -115,11 +115,11 @@ def site(chromium: Chromium, broker: EmbeddedBroker) -> None:
     SITE.mkdir(parents=True, exist_ok=True)
     for name, dark in (("why", False), ("why-dark", True)):
         with chromium.page(dark=dark) as page:
-            page.resize(page.width, 920)
+            page.resize(page.width, 1_000)
             prepare(page, broker, f"{BENCH}&message={quote(TRIAL)}")
             explained(page)
             page.value("scrollTo(0, 0)")
-            page.screenshot(SITE / f"{name}.png", element="section:has(.sample), .card:has(.sample)")
+            page.screenshot(SITE / f"{name}.png", element=".card:has(.sample)")
 
 
 def prepare(page: Page, broker: EmbeddedBroker, view: str) -> None:

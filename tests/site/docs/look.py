@@ -1,8 +1,8 @@
 """Looks at the built site in a real Chromium without a network: `make site`, `python -m tests.site.docs.look SITE`.
 
-Every page is opened from the file system at the width of a phone and of a laptop: nothing may be loaded from elsewhere,
-fail, or be wider than the window. The search finds a setting. With a second folder, pictures of some pages are written
-there, light and dark.
+Every page is opened from the file system at the width of a phone, some at that of a laptop too: nothing may be loaded
+from elsewhere, fail, or be wider than the window. The search finds a setting. With a second folder, pictures of some
+pages are written there, light and dark.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from tests.site.console.chromium import Chromium, Page
 WIDTHS = (390, 1280)
 #: Pages of which pictures are made.
 PICTURED = ("index", "docs/tutorial", "docs/coming-from/index", "docs/operating", "docs/testing",
-            "reference/python/sievemq/JMSContext", "reference/python/sievemq", "reference/command-line",
+            "reference/python/sievemq/JMSContext", "reference/python/sievemq/index", "reference/command-line",
             "reference/settings", "reference/http-api", "docs/decisions/index")  # fmt: skip
 
 _READY = "document.readyState === 'complete'"
-#: The search has answered with a page that is not this one.
-_FOUND = "[...document.querySelectorAll('a[href]')].some((it) => /redelivery/i.test(it.innerText) && it.offsetWidth)"
+#: The search has a shadow of its own.
+_SEARCH = "[...document.querySelectorAll('*')].find((it) => it.shadowRoot)?.shadowRoot"
+_FOUND = f"[...({_SEARCH})?.querySelectorAll('a') ?? []].some((it) => it.href.includes('QueueView.configure'))"
 _WIDER = "document.documentElement.scrollWidth - innerWidth"
 _ELSEWHERE = """performance.getEntriesByType("resource").map((it) => it.name)
     .filter((it) => !it.startsWith("file:") && !it.startsWith("data:") && !it.startsWith("blob:"))"""
@@ -36,7 +37,8 @@ def main(site: Path, pictures: Path | None) -> int:
                 page.send("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1,
                           uploadThroughput=-1)  # fmt: skip
                 for path in sorted(site.rglob("*.html")):
-                    if path.name != "404.html":
+                    name = path.relative_to(site).with_suffix("").as_posix()
+                    if name != "404" and (width < 600 or name in PICTURED):
                         wrong += [f"{path.relative_to(site)} at {width} px: {it}" for it in problems_of(page, path)]
                 wrong += searched(page, site)
             if pictures is not None:
@@ -66,8 +68,8 @@ def searched(page: Page, site: Path) -> list[str]:
     page.leave()
     page.open((site / "index.html").resolve().as_uri())
     page.until(f"location.protocol === 'file:' && {_READY}")
-    page.press("/")
-    page.until("document.activeElement.tagName === 'INPUT'")
+    page.value("document.querySelector('.md-search__button').click()")
+    page.until(f"({_SEARCH})?.activeElement?.tagName === 'INPUT'")
     page.send("Input.insertText", text="redelivery_delay")
     try:
         page.until(_FOUND)

@@ -13,7 +13,7 @@ import pytest
 from website import build, checks, commands, http_api, markup, navigation, python_api, settings, staging
 
 from sievemq.url import options_as_rows
-from sievemq_broker.config import Settings, env_name
+from sievemq_broker.config import Settings
 from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy
 from sievemq_broker.server.http.api import PREFIX
 from sievemq_broker.server.http.api.assemble import ENDPOINTS
@@ -55,7 +55,7 @@ def test_every_public_name_is_described(api: dict[str, str], package: str) -> No
     described = python_api.described(api)
     assert here - described == {f"{package}.{name}" for name in elsewhere}
     assert set(elsewhere.values()) <= described
-    index = api[f"{python_api.FOLDER}/{package}.md"]
+    index = api[f"{python_api.FOLDER}/{package}/index.md"]
     assert [name for name in names if f"| [`{name}`][" not in index] == []
 
 
@@ -82,7 +82,7 @@ def test_the_page_of_commands_has_every_command_and_option() -> None:
 
 def test_the_page_of_settings_has_every_setting_rule_and_option() -> None:
     page = settings.page()
-    assert [each.name for each in fields(Settings) if f"| `{each.name}` | `{env_name(each.name)}` |" not in page] == []
+    assert [each.name for each in fields(Settings) if f"| `{each.name}` |" not in page] == []
     for kind in (DestinationPolicy, NamespacePolicy):
         assert [each.name for each in fields(kind) if each.init and f"| `{each.name}` |" not in page] == []
     assert [each["name"] for each in options_as_rows() if f"| `{each['name']}` |" not in page] == []
