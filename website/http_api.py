@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from sievemq_broker.server.http.api.assemble import ENDPOINTS
+from sievemq_broker.server.http.api.assemble import endpoints
 from sievemq_broker.server.http.api.openapi import document
 from website.markup import cell, row
 
@@ -16,7 +16,7 @@ DOCUMENT = "reference/openapi.json"
 
 def pages() -> dict[str, str]:
     """The page and the OpenAPI document beside it."""
-    api = document(ENDPOINTS)
+    api = document(endpoints(with_test_control=True))
     return {PAGE: "\n".join(_page(api)), DOCUMENT: json.dumps(api, indent=1)}
 
 
@@ -24,7 +24,8 @@ def _page(api: dict[str, Any]) -> Iterator[str]:
     yield f"# HTTP API\n\n{api['info']['description']}\n"
     yield (
         "From the broker's [OpenAPI document](openapi.json), which each broker serves at `/api/v1/openapi.json`. "
-        "[Operating](../docs/operating.md#management-api) has examples.\n"
+        "[Operating](../docs/operating.md#management-api) has examples. Paths below `/api/v1/test` are those of "
+        "[test control](../docs/testing-any-language.md).\n"
     )
     operations = [
         (path, method, operation) for path, methods in api["paths"].items() for method, operation in methods.items()
@@ -62,7 +63,7 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[st
 
 
 def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
-    yield f"### {name}\n"
+    yield f"### {_short(name)} {{ #{_anchor(name)} }}\n"
     if schema.get("description"):
         yield f"{schema['description']}\n"
     if schema.get("properties"):
@@ -78,7 +79,7 @@ def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
 def _type(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
+        return f"[{_short(name)}](#{_anchor(name)})"
     if "anyOf" in schema:
         return " or ".join(_type(each) for each in schema["anyOf"])
     if "enum" in schema:
@@ -89,3 +90,12 @@ def _type(schema: dict[str, Any]) -> str:
         return f"object of {_type(schema['additionalProperties'])}"
     kind = schema.get("type", "any value")
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
+
+
+def _short(name: str) -> str:
+    """The name of a schema without the module that tells it from another of the same name."""
+    return name.rpartition(".")[2]
+
+
+def _anchor(name: str) -> str:
+    return f"schema-{name.lower().replace('.', '-')}"

@@ -21,6 +21,8 @@ _OPENING = re.compile(r"^( *```\w+) ([\w./-]+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^<!-- .* -->$", re.MULTILINE)
 _NESTED = re.compile(r"^ {2,3}(?=[-*] )", re.MULTILINE)
 _PICTURES = {".png", ".svg", ".jpg", ".gif"}
+#: What a folder has that no page shows: made by tools.
+_MADE = {"__pycache__", "node_modules", "target", "package-lock.json", "go.sum"}
 _LANGUAGES = {".py": "python", ".mjs": "javascript", ".js": "javascript", ".java": "java", ".xml": "xml", ".go": "go",
               ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".ts": "typescript"}  # fmt: skip
 
@@ -107,7 +109,7 @@ def _source(path: Path) -> str:
     name = path.relative_to(ROOT).as_posix()
     if path.is_file():
         return f"# {path.name}\n\n`{name}` of the repository:\n\n{_shown(path)}"
-    files = sorted(file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+    files = sorted(file for file in path.rglob("*") if file.is_file() and not _MADE & {*file.parts})
     shown = "\n".join(f"## {file.relative_to(path).as_posix()}\n\n{_shown(file)}" for file in files)
     return f"# {path.name}\n\nThe folder `{name}` of the repository.\n\n{shown}"
 
