@@ -29,7 +29,8 @@ TABLE = [
 ]
 #: Where the table's names are from.
 HOMES: list[Any] = [
-    sievemq, sievemq_broker, sievemq.JMSContext, sievemq.JMSProducer, sievemq.JMSConsumer, sievemq.Message,
+    sievemq, sievemq_broker, sievemq.Listeners, sievemq.JMSContext, sievemq.JMSProducer, sievemq.JMSConsumer,
+    sievemq.Message,
 ]  # fmt: skip
 
 
