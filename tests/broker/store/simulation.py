@@ -21,7 +21,8 @@ What leaves a broker is checked as it leaves, and each write as it commits:
     I11  an owner restores what the database has
     I13  once all is well, a process owns the shard, and everything arrives
     I14  an owner waits for its database for as long as its patience lasts
-    I15  a batch is published once, and the number of the last one never falls
+    I15  a batch is published once, and the number of the last one never falls; a tap has each message once, and neither
+         its sequences nor what was acknowledged go back
 
 With a promotion that lacks commits, nothing is promised about the messages that these commits were about; if they
 included a takeover, nothing about sends without a confirm either.
@@ -145,6 +146,14 @@ class Checker:
         if count < self.deliveries.get(name, 0):
             world.blame(f"I10: {name} is delivered with count {count} after {self.deliveries[name]}")
         self.deliveries[name] = count
+
+    def copied(self, name: str) -> None:
+        """A reader has got a message of a tap."""
+        if name in self.deliveries:
+            self.world.blame(f"I15: {name} is in the tap twice")
+        if not self.world.database.holds(name):
+            self.world.blame(f"I15: {name} is read from a tap, and the database does not know")
+        self.deliveries[name] = 1
 
     def _promise(self, names: Iterable[str]) -> None:
         for name in names:
@@ -555,6 +564,55 @@ class Relay(Client):
         return True
 
 
+class TapReader(Client):
+    """Reads what a tap copies from a topic, and acknowledges it now and then. How far it has read it knows by itself."""
+
+    def __init__(self, world: World, name: str, where: str) -> None:
+        self._place = name, where
+        self._id = ""
+        self._read = self._acknowledged = 0
+        super().__init__(world, name)
+
+    @property
+    def has_opened(self) -> bool:
+        return bool(self._id)
+
+    def welcomed(self, sessions: dict[int, tuple[int, int]]) -> None:
+        self.ask("tap", (), Command.OPEN_TAP, *self._place, "copy", None, None, {"lease": KEEP})
+
+    def answered(self, request: int, kind: str, result: Any) -> None:
+        if kind == "fetch":
+            first, _, _, *columns = result
+            names = [] if not columns else columns[MESSAGE_ID]
+            if names and first != self._read + 1:
+                self.world.blame(f"I15: the tap continues with {first} behind {self._read}")
+            self._read += len(names)
+            for name in names:
+                self.world.checker.copied(name)
+        elif kind == "look" and result["upto"] > self._read:
+            self.ask("fetch", (), Command.FETCH_TAP, *self._place, self._id, self._read, result["upto"], 50)
+            return
+        else:
+            self._id = result["id"]
+            if result["acknowledged"] < self._acknowledged and kind != "look":
+                self.world.blame(f"I15: the tap has forgotten {self._acknowledged}")
+            self._acknowledged = max(self._acknowledged, result["acknowledged"])
+        self.world.after(self.world.chance.uniform(0.05, 0.5), partial(self._go_on, self.link))
+
+    def _go_on(self, link: Link | None) -> None:
+        if self.link is not link or not self.ready:
+            return
+        if self._read > self._acknowledged and self.world.chance.random() < 0.5:
+            self.ask("acknowledge tap", (), Command.ACKNOWLEDGE_TAP, *self._place, self._id, self._read)
+        else:
+            self.ask("look", (), Command.LOOK_TAP, *self._place, self._read, 0, 0)
+        self.flush()
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+
 # -- a run ------------------------------------------------------------------------------------------------------------
 
 
@@ -650,7 +708,11 @@ def run(seed: int, fault: str = "", *, loses: bool = False) -> World:
         world.processes[slot] = Process(world, slot)
     subscriber = Consumer(world, "subscriber", "topic:t", "s")
     world.clients.append(subscriber)
-    if not world.run(lambda: subscriber.has_opened, 10.0):
+    readers = (
+        [] if world.loses else [TapReader(world, "tap", "topic:k")]
+    )  # it may be ahead of a tap that loses messages
+    world.clients += readers
+    if not world.run(lambda: subscriber.has_opened and all(reader.has_opened for reader in readers), 10.0):
         world.blame("I13: no process has taken the shard")
         return world
     producers: list[Producer | TransactedProducer | Publisher] = [
@@ -660,6 +722,7 @@ def run(seed: int, fault: str = "", *, loses: bool = False) -> World:
         TransactedProducer(world, "x", "queue:q"),
         TransactedProducer(world, "y", "topic:t"),
         Publisher(world, "p", "queue:q"),
+        *(Producer(world, "k", "topic:k") for _ in readers),
     ]
     world.clients += producers
     world.clients += [
