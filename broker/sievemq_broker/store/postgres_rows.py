@@ -115,20 +115,16 @@ class PostgresRows:
         return None if row is None else row[0]
 
     def batch(self, batch_id: int) -> bytes | None:
-        rows = self._connection.execute(
-            "SELECT data FROM sievemq.batch WHERE shard = %s AND id = %b ORDER BY piece",
-            (self._shard, Int8(batch_id)),
-            binary=True,
-        ).fetchall()
-        return b"".join([row[0] for row in rows]) if rows else None
+        pieces = self._data("SELECT data FROM sievemq.batch WHERE shard = %s AND id = %b ORDER BY piece", batch_id)
+        return b"".join(pieces) if pieces else None
 
     def state(self, batch_id: int) -> bytes | None:
-        row = self._connection.execute(
-            "SELECT data FROM sievemq.state WHERE shard = %s AND id = %b",
-            (self._shard, Int8(batch_id)),
-            binary=True,
-        ).fetchone()
-        return None if row is None else row[0]
+        found = self._data("SELECT data FROM sievemq.state WHERE shard = %s AND id = %b", batch_id)
+        return found[0] if found else None
+
+    def _data(self, statement: str, batch_id: int) -> list[bytes]:
+        rows = self._connection.execute(statement, (self._shard, Int8(batch_id)), binary=True).fetchall()
+        return [row[0] for row in rows]
 
 
 class Step(NamedTuple):

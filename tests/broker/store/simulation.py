@@ -565,7 +565,7 @@ class Relay(Client):
 
 
 class TapReader(Client):
-    """Reads what a tap copies from a topic, and acknowledges it now and then. How far it has read it knows by itself."""
+    """Reads what a tap copies from a topic, and acknowledges it now and then. It remembers how far it has read."""
 
     def __init__(self, world: World, name: str, where: str) -> None:
         self._place = name, where
