@@ -60,7 +60,7 @@ class Sends:
         self.totals: dict[str, Total] = {}
         self.bytes = 0
         for address, envelope in sends:
-            self.add(address, envelope)
+            self.add(address, [envelope])
 
     def __len__(self) -> int:
         return len(self.each)
@@ -68,11 +68,12 @@ class Sends:
     def __iter__(self) -> Iterator[tuple[str, Envelope]]:
         return iter(self.each)
 
-    def add(self, address: str, envelope: Envelope) -> None:
-        self.each.append((address, envelope))
-        size = len(envelope.packed)
+    def add(self, address: str, envelopes: list[Envelope]) -> None:
+        sizes = [len(envelope.packed) for envelope in envelopes]
+        size = sum(sizes)
+        self.each += [(address, envelope) for envelope in envelopes]
         self.bytes += size
-        add_to(self.totals, address, 1, size, size)
+        add_to(self.totals, address, len(sizes), size, max(sizes))
 
     def withdraw(self, addresses: Set[str]) -> None:
         """Remove all messages to these addresses, each of which has some."""
@@ -97,6 +98,11 @@ class Sends:
         self.bytes += other.bytes
         for address, total in other.totals.items():
             add_to(self.totals, address, *total)
+
+
+def _is_for_now(envelope: Envelope, now: int) -> bool:
+    """True if a message may stand in a row (:meth:`Queue.accept`)."""
+    return not envelope.expiration and envelope.delivery_time <= now
 
 
 def is_large(sends: Sends, destinations: Mapping[str, Queue | Topic]) -> bool:
@@ -261,8 +267,8 @@ class Publishing:
     """
 
     __slots__ = (
-        "_connection", "_deliverer", "_destinations", "_envelope", "_held", "_journal", "_left", "_limited",
-        "_listeners", "_queues", "_reserved", "_unheld", "error", "reserving", "share",
+        "_connection", "_deliverer", "_destinations", "_held", "_journal", "_left", "_limited", "_listeners", "_queues",
+        "_reserved", "_row", "_unheld", "error", "reserving", "share",
     )  # fmt: skip
 
     def __init__(
@@ -300,9 +306,9 @@ class Publishing:
                 self._reserve(queue, reservation)
         if not self._has_many:
             self._hold(AT_ONCE)
-        #: The message that is being added, whether there are limits, and the queues it still goes to, the next one
+        #: The messages that are being added, whether there are limits, and the queues they still go to, the next one
         #: last.
-        self._envelope: Envelope | None = None
+        self._row: list[Envelope] = []
         self._limited = False
         self._queues: list[Queue] = []
 
@@ -354,7 +360,7 @@ class Publishing:
             elif (fan_out := self._deliverer.fan_out) is not None and self._destinations[self._left[-1][0]].large:
                 now = yield fan_out  # the topic delivers another message before
             else:
-                budget.spend(self._take_next(now))
+                budget.spend(self._take_next(budget.left, now))
 
     def _lagging(self, now: int) -> Job[None] | None:
         """The next write, if it must come before the end: the write that ends the batch must be small."""
@@ -397,16 +403,19 @@ class Publishing:
         self._reserved[queue] = reservation
         queue.reserve(*reservation)
 
-    def _take_next(self, now: int) -> int:
-        """Choose the queues of the next message. Returns the cost."""
+    def _take_next(self, budget: int, now: int) -> int:
+        """Choose the next message and its queues; of a queue without limits as many as `budget` allows. Returns the
+        cost."""
         address, envelope = self._left.pop()
         destination = self._destinations[address]
         self._limited = destination.policy.limited
         if destination.policy.overrides:
             envelope = overridden(destination.policy, envelope, now)
-        self._envelope = envelope
+        self._row = [envelope]
         if isinstance(destination, Queue):
             self._queues = [destination]
+            if not destination.policy.special and _is_for_now(envelope, now):
+                self._extend_row(address, budget // max(1, destination.fan_out, destination.index.most), now)
             return 0
         destination.take(envelope, now)
         self._queues = destination.matching(envelope, self._connection)[::-1]
@@ -415,22 +424,32 @@ class Publishing:
             envelope.compact()
         return max(1, destination.index.most) + destination.asked_by_taps
 
+    def _extend_row(self, address: str, most: int, now: int) -> None:
+        left, row = self._left, self._row
+        while left and len(row) < most:
+            to, envelope = left[-1]
+            if to != address or not _is_for_now(envelope, now):
+                return
+            row.append(envelope)
+            left.pop()
+
     def _add_next(self, budget: int, now: int) -> int:
-        """Add the message to up to `budget` of its queues. Returns how many that were."""
-        queues, held, envelope, limited, added = self._queues, self._held, self._envelope, self._limited, 0
-        assert envelope is not None
+        """Add the messages to up to `budget` of their queues. Returns how many that were."""
+        queues, held, row, limited, added = self._queues, self._held, self._row, self._limited, 0
         while queues and added < budget:
             queue = queues.pop()
             if queue in held and not queue.deleted:
                 if limited:
-                    self._redeem(queue, len(envelope.packed))
-                    capacity.admit(queue, envelope, now)
+                    for envelope in row:
+                        self._redeem(queue, len(envelope.packed))
+                        capacity.admit(queue, envelope, now)
                 else:
-                    queue.accept([envelope], now)
-            added += max(queue.fan_out, queue.index.most)
+                    queue.accept(row, now)
+            added += len(row) * max(queue.fan_out, queue.index.most)
         if not queues:
-            envelope.compact()
-            self._envelope = None
+            for envelope in row:
+                envelope.compact()
+            self._row = []
         return added
 
     def _redeem(self, queue: Queue, size: int) -> None:

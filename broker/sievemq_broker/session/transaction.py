@@ -23,6 +23,11 @@ class StagedBytes:
         self.used = 0
         self._drop = drop
 
+    @property
+    def left(self) -> int:
+        """Bytes that may still be staged."""
+        return self.limit - self.used
+
     def take(self, size: int) -> None:
         """Reserve memory.
 
@@ -66,14 +71,23 @@ class Transaction:
         #: How much of it the subscriptions of topics get, by address, once its COMMIT has counted that.
         self.weighed: dict[str, Weighing] = {}
 
-    def stage(self, address: str, envelope: Envelope) -> None:
-        """Stage a send until the commit.
+    def room(self, envelopes: list[Envelope]) -> int:
+        """How many of these have room below the limit, from the first on; 1 if none has: :meth:`stage` refuses it."""
+        left = self._memory.left
+        for place, envelope in enumerate(envelopes):
+            left -= len(envelope.packed)
+            if left < 0:
+                return max(1, place)
+        return len(envelopes)
+
+    def stage(self, address: str, envelopes: list[Envelope]) -> None:
+        """Stage sends until the commit: all or none.
 
         Raises:
             RequestError: RESOURCE_ALLOCATION, the staged messages would pass the limit.
         """
-        self._memory.take(len(envelope.packed))
-        self.staged.add(address, envelope)
+        self._memory.take(sum([len(envelope.packed) for envelope in envelopes]))
+        self.staged.add(address, envelopes)
 
     def drop(self, addresses: Set[str]) -> None:
         """Drop the staged messages to these addresses, each of which has some."""

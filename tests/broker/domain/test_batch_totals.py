@@ -46,8 +46,7 @@ def begun(count: int, *policies: tuple[str, DestinationPolicy]) -> int:
     world.consumer("topic:t")
     sends = Sends()
     for address in ("queue:q", "topic:t"):
-        for envelope in repeat(message(), count // 2):
-            sends.add(address, envelope)
+        sends.add(address, list(repeat(message(), count // 2)))
 
     def begin() -> None:
         weighed = space.weighing(sends, "c")
@@ -152,11 +151,11 @@ def test_a_transaction_that_ends_frees_its_messages_and_one_that_is_staged_hands
     freed: list[Sends] = []
     memory = StagedBytes(10_000, freed.append)
     transaction = Transaction(memory)
-    transaction.stage("queue:q", message())
+    transaction.stage("queue:q", [message()])
     kept = transaction.staged
     transaction.hand_over()
     assert (len(kept), len(transaction.staged), memory.used) == (1, 0, 0)
-    transaction.stage("queue:q", message())
+    transaction.stage("queue:q", [message()])
     dropped = transaction.staged
     transaction.clear()
     assert freed[-1] is dropped

@@ -13,7 +13,7 @@ from sievemq_broker.domain.work import Budget, Task
 from sievemq_core.errors import ErrorCode
 from sievemq_core.wire.commands import Command
 
-from .harness import AUTO, TRANSACTED, Client, World, failing
+from .harness import AUTO, START, TRANSACTED, Client, World, envelope, failing
 
 COUNT = AT_ONCE + 50
 NUMBERS = [str(n) for n in range(COUNT)]
@@ -160,6 +160,25 @@ def test_a_queue_that_is_deleted_takes_its_part_along(world: World) -> None:
     turns(world)
     assert sender.answer_to(published) == (Command.OK, published, COUNT + 1)
     assert (texts(sender), texts(sender, "queue:other")) == ([], ["kept"])
+
+
+def test_messages_that_expire_or_are_delayed_keep_their_place_among_the_others(world: World) -> None:
+    sender = world.client()
+    session = sender.session(TRANSACTED)
+    for number in NUMBERS:
+        kind = int(number) % 100
+        more = {7: {"expiration": START + 40}, 8: {"delivery_time": START + 60_000}, 9: {"priority": 9}}.get(kind, {})
+        sender.queue_send(session, envelope(number, **more), "queue:other" if kind == 10 else "queue:q")
+    world.settle()
+    name = sender.ask(Command.STAGE, session, "k", 0, 60_000)
+    sender.request(Command.PUBLISH, "k", 0, (name,))
+    turns(world)
+    urgent = [number for number in NUMBERS if int(number) % 100 == 9]
+    assert texts(sender, "queue:other") == [number for number in NUMBERS if int(number) % 100 == 10]
+    usual = [number for number in NUMBERS if int(number) % 100 not in (8, 9, 10)]
+    assert texts(sender) == urgent + usual
+    world.later(50)
+    assert texts(sender) == urgent + [number for number in usual if int(number) % 100 != 7]
 
 
 def test_overrides_of_a_destination_apply(world: World) -> None:

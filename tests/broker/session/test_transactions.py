@@ -93,6 +93,34 @@ def test_txn_09_staged_bytes_are_limited() -> None:
     assert client.broker.peer.staged.used == 0
 
 
+def test_txn_09_sends_of_one_write_are_staged_as_far_as_there_is_room() -> None:
+    world = World(SessionSettings(staged_bytes=2_100))
+    client = world.client()
+    client.send(client.session(), "known")
+    session = client.session(TRANSACTED)
+    client.send(session, "a", "b", "c", "d", body=b"x" * 600)
+    assert [command[2] for command in client.take(Command.SEND_FAILED)] == [4]
+    assert client.take(Command.CONFIRM)[-1] == (Command.CONFIRM, session, 3)
+    assert client.refused(Command.COMMIT, session, ())[0] == ErrorCode.TRANSACTION_ROLLED_BACK
+    assert client.browse() == [(1, "known")]
+    assert client.broker.peer.staged.used == 0
+
+
+def test_txn_12_sends_of_one_write_are_committed_in_order_to_each_destination(client: Client) -> None:
+    for address in ("queue:q", "queue:other"):
+        client.send(client.session(), "known", to=address)
+    session = client.session(TRANSACTED)
+    numbers = [str(n) for n in range(40)]
+    for number in numbers:
+        to = "queue:other" if int(number) % 7 > 4 else "queue:q"
+        client.queue_send(session, envelope(number, priority=4), to)
+    client.world.settle()
+    client.commit(session)
+    for address, wanted in (("queue:q", range(5)), ("queue:other", range(5, 7))):
+        texts = [text for _, text in client.browse(address)]
+        assert texts == ["known", *(number for number in numbers if int(number) % 7 in wanted)]
+
+
 def test_staged_bytes_are_those_of_all_transactions_of_the_connection() -> None:
     world = World(SessionSettings(staged_bytes=1000))
     client, other = world.client(), world.client()

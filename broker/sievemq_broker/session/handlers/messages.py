@@ -110,21 +110,23 @@ def on_send(peer: Peer, commands: list[CommandTuple], at: int, now: int) -> int:
     if (sequence != session.sent + 1 or session.blocked_sender is not None) and _is_skipped(peer, session, sequence):
         return 1
     transaction = session.transaction
-    destination = peer.namespace.route(text) if transaction is None else None
-    if destination is not None and (destination.index.costly or destination.large):
+    destination = peer.namespace.route(text)
+    if transaction is None and destination is not None and (destination.index.costly or destination.large):
         destination = None
     most = 1
     if destination is not None and at + 1 < len(commands) and commands[at + 1][0] == _SEND:
-        most = max(1, _DELIVERIES // (destination.fan_out + _MATCHING * destination.index.units or 1))
+        if transaction is None:
+            most = max(1, _DELIVERIES // (destination.fan_out + _MATCHING * destination.index.units or 1))
+        else:
+            most = _DELIVERIES
     batch, urgent = _take_batch(peer, session, commands, at, most)
     if not batch:
         return 1
+    if transaction is not None:
+        return _stage(peer, session, transaction, text, batch, urgent)
     if peer.watcher is not None:
         for envelope in batch:
-            peer.watcher.sending(peer, text, envelope, transaction is not None)
-    if transaction is not None:
-        _stage(peer, session, transaction, text, batch[0], urgent)
-        return 1
+            peer.watcher.sending(peer, text, envelope, False)
     if destination is None:
         Send(peer, session, text, batch[0], urgent).begin(now)
         return 1
@@ -221,15 +223,24 @@ def _refuse_invalid(peer: Peer, session: Session, text: str, envelope: Envelope,
     refuse(peer, session, error)
 
 
-def _stage(peer: Peer, session: Session, transaction: Transaction, text: str, envelope: Envelope, urgent: bool) -> None:
+def _stage(
+    peer: Peer, session: Session, transaction: Transaction, text: str, batch: list[Envelope], urgent: bool
+) -> int:
+    """Stage messages, as many as there is room for. Returns how many were handled: the first is refused if it has
+    none."""
+    del batch[transaction.room(batch) :]
+    if peer.watcher is not None:
+        for envelope in batch:
+            peer.watcher.sending(peer, text, envelope, True)
     try:
         if transaction.doom is None:
             peer.namespace.declare(text)
-            transaction.stage(text, envelope)
-    except SieveError as error:
+            transaction.stage(text, batch)
+    except SieveError as error:  # there is one: several have room, and their destination is known
         refuse(peer, session, error)
     else:
-        peer.took(session, 1, urgent)
+        peer.took(session, len(batch), urgent)
+    return len(batch)
 
 
 def _refuse_closed(peer: Peer, session_id: int, sequence: int) -> None:
