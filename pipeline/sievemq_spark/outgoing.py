@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
-import msgpack
+import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sievemq import Destination, JMSException
 from sievemq.destinations import parse_destination
@@ -31,7 +30,13 @@ Outgoing: TypeAlias = tuple[EnvelopeFields, Destination]
 
 _FIELDS: Final = {"z": 1, "b": 2, "h": 2, "i": 2, "l": 2, "f": 3, "d": 3, "s": 4}
 _RANGES: Final = {"b": (-128, 127), "h": (-32768, 32767), "i": (INT_MIN, INT_MAX)}
-_pack: Final = msgpack.Packer(use_bin_type=True).pack
+#: By type letter: integers, reals, booleans, texts; and those whose values alone do not tell their type.
+_IS_ANY: Final = [
+    np.isin(np.arange(256), np.frombuffer(some, np.uint8)) for some in (b"bhil", b"fd", b"z", b"s", b"bhf")
+]
+_pack: Final = msgspec.msgpack.Encoder().encode
+#: Bytes of packed properties in which no text can be too long.
+_LARGEST: Final = min(MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS)
 
 
 #: Whatever it was: the slow way finds the row, and says what is wrong with it.
@@ -171,7 +176,7 @@ def _bodies(there: Mapping[str, pa.Array], kinds: list[str | None], count: int) 
     found: list[int] = []
     bodies: list[bytes | None] = []
     for named, text, body in zip(kinds, texts, data, strict=True):
-        kind = kind_of(named, text, body)
+        kind = named or kind_of(named, text, body)
         found.append(BODY_KINDS[kind])
         if kind == "TEXT" and body is None:  # Spark's text is UTF-8
             bodies.append(text)
@@ -188,7 +193,11 @@ def _properties(
     """The fields `properties` and `property_types` of the envelopes."""
     names, found, said, typed_by_letter, offsets = _map_of(there, count)
     own = [(name, TYPES[kind], there[name].to_pylist()) for name, kind in columns.items() if name in there]
-    group = [(name, there[column].to_pylist()) for column, name in _GROUP.items() if column in there]
+    group = [
+        (name, there[column].to_pylist())
+        for column, name in _GROUP.items()
+        if column in there and there[column].null_count < count
+    ]
     if not {name for name, _, _ in own}.isdisjoint(names):
         raise UnusualError
     packed: list[bytes | None] = []
@@ -217,7 +226,7 @@ def _properties(
             letters.append(None)
             continue
         data = _pack(properties)
-        if len(properties) > MAX_PROPERTIES or len(data) > min(MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS):
+        if len(properties) > MAX_PROPERTIES or len(data) > _LARGEST:
             raise UnusualError
         packed.append(data)
         letters.append(types if wrapped else None)
@@ -239,29 +248,28 @@ def _map_of(there: Mapping[str, pa.Array], count: int) -> tuple[list[str], list[
         raise UnusualError
     t, b, long, d, s = items.flatten()
     codes = _letters(t)
-    said = codes.tobytes().decode("ascii")
+    integers, reals, booleans, texts, wrapped = (is_any[codes] for is_any in _IS_ANY)
+    if (~(integers | reals | booleans | texts)).any():
+        raise UnusualError
     values = np.empty(total, object)
-    seen = np.zeros(total, bool)
-    for letter in set(said):
-        here = codes == ord(letter)
-        seen |= here
-        source = {"b": b, "l": long, "d": d, "s": s}["blllldds"["zbhilfds".index(letter)]]
-        part = source.filter(pa.array(here))
-        if part.null_count and (
-            letter != "s" or _any_other(here & source.is_null().to_numpy(zero_copy_only=False), b, long, d)
-        ):
+    numbers = _filled(long, integers)
+    kinds = codes[integers]
+    for letter, (low, high) in _RANGES.items():
+        here = numbers[kinds == ord(letter)]
+        if len(here) and (here.min() < low or here.max() > high):
             raise UnusualError
-        low, high = _RANGES.get(letter, (None, None))
-        if low is not None and (pc.min(part).as_py() < low or pc.max(part).as_py() > high):
-            raise UnusualError
-        if letter == "f":
-            with np.errstate(over="ignore"):
-                values[here] = part.to_numpy(zero_copy_only=False).astype(np.float32).astype(np.float64).tolist()
-        else:
-            values[here] = part.to_pylist()
-    numbers = long.fill_null(0).to_numpy()
-    short = (codes == ord("l")) & (numbers >= INT_MIN) & (numbers <= INT_MAX)
-    wrapped = short | np.isin(codes, np.frombuffer(b"bhf", np.uint8))
+    values[integers] = numbers
+    doubles = _filled(d, reals)
+    single = codes[reals] == ord("f")
+    with np.errstate(over="ignore"):
+        doubles[single] = doubles[single].astype(np.float32)
+    values[reals] = doubles
+    values[booleans] = _filled(b, booleans)
+    found = s.filter(pa.array(texts))
+    if found.null_count and _any_other(texts & s.is_null().to_numpy(zero_copy_only=False), b, long, d):
+        raise UnusualError
+    values[texts] = found.to_numpy(zero_copy_only=False)
+    wrapped[integers] |= (kinds == ord("l")) & (numbers >= INT_MIN) & (numbers <= INT_MAX)
     sums = np.concatenate(([0], np.cumsum(wrapped)))
     places = offsets - begin
     known = keys.dictionary_encode()
@@ -272,7 +280,16 @@ def _map_of(there: Mapping[str, pa.Array], count: int) -> tuple[list[str], list[
         if name not in there:
             check_name(name)
     spread = np.array(names, object)[known.indices.to_numpy()].tolist() if total else []
-    return spread, values.tolist(), said, (sums[places[1:]] > sums[places[:-1]]).tolist(), places.tolist()
+    letters_needed = (sums[places[1:]] > sums[places[:-1]]).tolist()
+    return spread, values.tolist(), codes.tobytes().decode("ascii"), letters_needed, places.tolist()
+
+
+def _filled(column: pa.Array, mask: Any) -> Any:
+    """The values of a column where the mask is true; none may be NULL."""
+    found = column.filter(pa.array(mask))
+    if found.null_count:
+        raise UnusualError
+    return found.to_numpy(zero_copy_only=False).copy()
 
 
 def _letters(column: pa.StringArray) -> Any:

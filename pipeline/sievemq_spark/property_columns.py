@@ -1,8 +1,8 @@
-"""Properties of many messages as Arrow arrays, type by type: no Python object is made for a single value.
+"""Properties of many messages as Arrow arrays, name by name: the values of a name are of one type as a rule.
 
-All values of a page stand in one row, message behind message. numpy finds out which are of which type; each type's
-values then become one array, which is spread over the row by position. What is unusual (text that UTF-8 cannot hold,
-letters that do not fit) takes the slow way, value by value, as :func:`sievemq_spark.schema.typed` has it.
+All values of a page stand in one row, message behind message. The values of each name are converted together and put
+into the row by position, one row for each type. What is unusual (text that UTF-8 cannot hold, letters that do not fit)
+takes the slow way, value by value, as :func:`sievemq_spark.schema.typed` has it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,10 @@ from sievemq_spark.columns import TYPES
 from sievemq_spark.errors import UnusualError
 from sievemq_spark.schema import WIDENS, typed
 
-_NULL, _BOOLEAN, _INTEGER, _FLOATING, _TEXT = range(5)
-_KIND_OF: Final[dict[type, int]] = {type(None): _NULL, bool: _BOOLEAN, int: _INTEGER, float: _FLOATING, str: _TEXT}
-#: The type letter of values whose Python class determines it, by class.
-_LETTERS: Final = np.frombuffer(b"szids", np.uint8)
-_RANGES: Final = {"b": (-128, 127), "h": (-32768, 32767)}
+_RANGES: Final = {"b": (-128, 127), "h": (-32768, 32767), "l": (-(2**63), 2**63 - 1)}
 #: Takes the place of a letter where a message has none.
 _UNSAID: Final = "?"
+_IS_LETTER: Final = np.isin(np.arange(256), np.frombuffer(b"zbhilfds" + _UNSAID.encode(), np.uint8))
 _NO_HEADERS: Final = (None,) * PROPERTIES
 
 
@@ -70,7 +67,8 @@ class PropertyColumns:
         each = self.each
         self.offsets = np.zeros(len(each) + 1, np.int32)
         np.cumsum(np.fromiter(map(len, each), np.int32, len(each)), out=self.offsets[1:])
-        if len(set(map(tuple, each))) == 1:  # as most messages of a queue are
+        self._alike = len(set(map(tuple, each))) == 1  # as most messages of a queue are
+        if self._alike:
             number = {name: place for place, name in enumerate(each[0])}
             self._numbers = np.tile(np.arange(len(number), dtype=np.int32), len(each))
         else:
@@ -80,43 +78,57 @@ class PropertyColumns:
         self._number = number
         self.names = pa.array(map(well_formed, number), pa.string())
 
+    def _places(self) -> list[Any]:
+        """Where the values of each name stand, as indexes into the row."""
+        count = len(self._number)
+        if self._alike:
+            return [slice(place, None, count) for place in range(count)]
+        ends = np.cumsum(np.bincount(self._numbers, minlength=count))
+        return np.split(np.argsort(self._numbers, kind="stable"), ends[:-1])
+
     def _read(self, letters: Sequence[str | None]) -> None:
-        values = list(chain.from_iterable(map(dict.values, self.each)))
-        kinds = np.frombuffer(bytes(map(_KIND_OF.__getitem__, map(type, values))), np.uint8)
         self._count()
-        booleans, numbers, reals, texts = (kinds == kind for kind in (_BOOLEAN, _INTEGER, _FLOATING, _TEXT))
-        long = np.fromiter(compress(values, numbers.tobytes()), np.int64)
-        double = np.fromiter(compress(values, reals.tobytes()), np.float64)
-        t = _LETTERS[kinds]
-        t[numbers] = np.where((long < INT_MIN) | (long > INT_MAX), ord("l"), ord("i"))
+        total = len(self._numbers)
+        values = np.fromiter(chain.from_iterable(map(dict.values, self.each)), object, total)
+        rows = {kind: np.zeros(total, kind) for kind in (bool, int, float)}
+        there = {kind: np.zeros(total, np.bool_) for kind in (bool, int, float, str, type(None))}
+        for places in self._places():
+            column = values[places].tolist()
+            kinds = set(map(type, column))
+            for kind in kinds:
+                here, found = places, column
+                if len(kinds) > 1:
+                    chosen = [type(value) is kind for value in column]
+                    here, found = np.arange(total)[places][chosen], list(compress(column, chosen))
+                there[kind][here] = True
+                if kind in rows:
+                    rows[kind][here] = np.fromiter(found, kind, len(found))
+        booleans, integers, reals, texts, _ = there.values()
+        long, double = rows[int], rows[float]
+        t = np.full(total, ord("s"), np.uint8)
+        t[booleans] = ord("z")
+        t[reals] = ord("d")
+        t[integers] = ord("i")
+        t[(long < INT_MIN) | (long > INT_MAX)] = ord("l")
         if any(letters):
             said = _joined(letters, self.each)
-            said[kinds == _NULL] = ord(_UNSAID)
-            self._wrap(t, said, numbers, reals, long, double)
-        self.t = t
-        self.b = _spread(np.fromiter(compress(values, booleans.tobytes()), np.bool_), booleans)
-        self.l = _spread(long, numbers)
-        self.d = _spread(double, reals)
-        self.s = _spread_texts(pa.array(list(compress(values, texts.tobytes())), pa.string()), texts)
-
-    @staticmethod
-    def _wrap(t: Any, said: Any, numbers: Any, reals: Any, long: Any, double: Any) -> None:
-        """Apply the letters of values whose kind does not decide their type: all of `long` and `double`, which lie in
-        the row where `numbers` and `reals` are true."""
-        for letter in "bhl":
-            here = said == ord(letter)
-            found = long[here[numbers]]
-            low, high = _RANGES.get(letter, (-(2**63), 2**63 - 1))
-            if len(found) != here.sum() or (len(found) and (found.min() < low or found.max() > high)):
+            said[there[type(None)]] = ord(_UNSAID)
+            for letter, (low, high) in _RANGES.items():
+                here = said == ord(letter)
+                held = long[here]
+                if not integers[here].all() or (len(held) and (held.min() < low or held.max() > high)):
+                    raise UnusualError
+                t[here] = ord(letter)
+            here = said == ord("f")
+            if not reals[here].all():
                 raise UnusualError
-            t[here] = ord(letter)
-        here = said == ord("f")
-        single = here[reals]
-        if single.sum() != here.sum():
-            raise UnusualError
-        t[here] = ord("f")
-        with np.errstate(over="ignore"):
-            double[single] = double[single].astype(np.float32)
+            t[here] = ord("f")
+            with np.errstate(over="ignore"):
+                double[here] = double[here].astype(np.float32)
+        self.t = t
+        self.b, self.l = pa.array(rows[bool], mask=~booleans), pa.array(long, mask=~integers)
+        self.d = pa.array(double, mask=~reals)
+        self.s = _spread_texts(pa.array(values[texts], pa.string()), texts)
 
     def _read_slowly(self, packed: Sequence[bytes | None], letters: Sequence[str | None]) -> None:
         held = [properties_or_none((*_NO_HEADERS, *pair)) for pair in zip(packed, letters, strict=True)]
@@ -163,20 +175,14 @@ def _joined(letters: Sequence[str | None], each: Sequence[Mapping[str, Any]]) ->
     if list(map(len, said)) != list(map(len, each)):
         raise UnusualError
     joined = np.frombuffer(bytearray("".join(said), "ascii"), np.uint8)  # writable
-    if not np.isin(joined, np.frombuffer(b"zbhilfds" + _UNSAID.encode(), np.uint8)).all():
+    if not _IS_LETTER[joined].all():
         raise UnusualError
     return joined
 
 
-def _spread(values: Any, mask: Any) -> pa.Array:
-    """Numbers or booleans one behind the other as an array that has them where the mask is true, NULL elsewhere."""
-    spread = np.zeros(len(mask), values.dtype)
-    spread[mask] = values
-    return pa.array(spread, mask=~mask)
-
-
 def _spread_texts(texts: pa.StringArray, mask: Any) -> pa.StringArray:
-    """The same for texts: their characters stay where they are."""
+    """Texts one behind the other as an array that has them where the mask is true, NULL elsewhere: their characters
+    stay where they are."""
     _, offsets, characters = texts.buffers()
     if not len(texts):
         return pa.nulls(len(mask), pa.string())

@@ -4,6 +4,7 @@ deep."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +19,9 @@ from sievemq.url import parse_url
 from sievemq_spark.links import connect, require_queues
 from sievemq_spark.options import WORTH, ReadOptions, broker_name
 from sievemq_spark.tap_rows import record_batches
+
+_count: Final = itemgetter(0)
+_message: Final = itemgetter(1)
 
 #: Messages of a page; the broker gives a thousand at once, or about 1 MiB.
 PAGE: Final = 1_000
@@ -74,7 +78,7 @@ def pages(
             if more:
                 answer = ask(cursor)
             if found:
-                counts, messages = zip(*(each[:2] for each in found), strict=True)
+                counts, messages = list(map(_count, found)), map(_message, found)
                 page = TapPage(seen - len(found) + 1, counts, counts, tuple(zip(*messages, strict=False)))
                 yield page, [each[2] for each in found] if part else None
             if not more:

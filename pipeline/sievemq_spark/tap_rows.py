@@ -80,6 +80,7 @@ def _values(
     properties = PropertyColumns(packed, fields[PROPERTY_TYPES])
     groups, numbers = properties.values_of("JMSXGroupID"), properties.values_of("JMSXGroupSeq")
     counts = np.fromiter(page.counts, np.int32, count)
+    names = {kind: KINDS.get(kind, str(kind)) for kind in set(kinds)}
     return [
         *(pa.repeat(pa.scalar(part, pa.string()), count) for part in origin),
         np.arange(page.first, page.first + count, dtype=np.int64) if places is None else places,
@@ -97,12 +98,9 @@ def _values(
         counts,
         _only_texts(groups),
         [int(each) if isinstance(each, int) and type(each) is not bool else None for each in numbers],
-        [KINDS.get(kind, str(kind)) for kind in kinds],
+        list(map(names.__getitem__, kinds)),
         *_bodies(kinds, bodies),
-        [
-            (0 if body is None else len(body)) + (0 if both is None else len(both))
-            for body, both in zip(bodies, packed, strict=True)
-        ],
+        _sizes(bodies) + _sizes(packed),
         properties.maps(schema.field("properties").type),
         *properties.promoted(columns),
     ]
@@ -124,6 +122,10 @@ def _times(values: Sequence[int]) -> pa.Array:
 
 def _only_texts(values: Iterable[object]) -> pa.Array:
     return _texts([value if type(value) is str else None for value in values])
+
+
+def _sizes(values: Sequence[bytes | None]) -> Any:
+    return np.fromiter([0 if value is None else len(value) for value in values], np.int64, len(values))
 
 
 def _bodies(kinds: Sequence[int], bodies: Sequence[bytes | None]) -> tuple[pa.Array, pa.Array]:

@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 from sievemq import Connection, Destination, JMSException, MessageProducer, Session
 from sievemq.messages import received
 from sievemq.staging import LEASE, discard, publish, stage
-from sievemq_core.message.envelope import BODY, DELIVERY_TIME, PROPERTIES, EnvelopeFields
+from sievemq_core.message.envelope import BODY, DELIVERY_MODE, DELIVERY_TIME, PRIORITY, PROPERTIES, EnvelopeFields
 from sievemq_spark.columns import TYPES
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.links import Link, connect
@@ -167,6 +167,7 @@ class _Task:
         most = STAGE_MESSAGES
         if piecewise:  # about once a second, unless the size is given
             most = options.transaction_size or min(most, max(1, int(options.rate)))
+        sender = _Sender(producer)
         start = time.monotonic()
         size = since = 0
         for fields, destination in rows:
@@ -174,7 +175,7 @@ class _Task:
                 ahead = start + self.count / options.rate - time.monotonic()
                 if ahead > 0:
                     time.sleep(ahead)
-            size += _send(fields, destination, producer)
+            size += sender.send(fields, destination)
             self.count += 1
             since += 1
             if since >= most or (size >= STAGE_BYTES and not piecewise):
@@ -294,14 +295,23 @@ def _key_of(options: WriteOptions) -> str:
     return f"write {options.write_id} to {where}"
 
 
-def _send(fields: EnvelopeFields, destination: Destination, producer: MessageProducer) -> int:
-    """Send a message; about how many bytes it has."""
-    due = fields[DELIVERY_TIME]
-    producer.set_delivery_delay(max(0, due - time.time_ns() // 1_000_000) if due else 0)
-    producer.send(
-        destination,
-        received(fields, destination, 0, None),
-        delivery_mode=fields[3],
-        priority=fields[2],
-    )
-    return len(fields[BODY] or b"") + len(fields[PROPERTIES] or b"")
+class _Sender:
+    """A producer that takes envelopes. What many of them have in common is set when it changes: the producer then
+    checks and packs it once."""
+
+    def __init__(self, producer: MessageProducer) -> None:
+        self._producer = producer
+        self._set: tuple[int, int, int] | None = None
+
+    def send(self, fields: EnvelopeFields, destination: Destination) -> int:
+        """Send a message; about how many bytes it has."""
+        due = fields[DELIVERY_TIME]
+        delay = max(0, due - time.time_ns() // 1_000_000) if due else 0
+        wanted = (fields[DELIVERY_MODE], fields[PRIORITY], delay)
+        if wanted != self._set:
+            producer, self._set = self._producer, wanted
+            producer.set_delivery_mode(wanted[0])
+            producer.set_priority(wanted[1])
+            producer.set_delivery_delay(delay)
+        self._producer.send(destination, received(fields, destination, 0, None))
+        return len(fields[BODY] or b"") + len(fields[PROPERTIES] or b"")
