@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,9 +23,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from benchmarks.machine import cpu_seconds, processes_of
+from benchmarks.macro.processes import Broker
 from sievemq import Byte, ConnectionFactory, DeliveryMode, Float, Long, Queue, Short, TextMessage
 from sievemq.taps import TapPage
-from sievemq_broker import EmbeddedBroker
 from sievemq_core.message.envelope import pack_properties
 from sievemq_core.selector import compile_selector
 from sievemq_spark import spark_session
@@ -62,20 +65,56 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def measured(case: str, rows: int, work: Callable[[], object]) -> dict[str, Any]:
-    return {"case": case, "rows": rows, "seconds": timed(work)}
+class Meter:
+    """Time of a piece of work, and what each kind of process used meanwhile.
+
+    Args:
+        broker: its process.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def measure(self, case: str, rows: int, work: Callable[[], object]) -> dict[str, Any]:
+        before = self._used()
+        seconds = timed(work)
+        used = {kind: after - before[kind] for kind, after in self._used().items()}
+        return {"case": case, "rows": rows, "seconds": seconds, "cpu": used, "load": os.getloadavg()[0]}
+
+    def _used(self) -> dict[str, float]:
+        """Processor seconds so far of Java, of Spark's Python workers, and of the broker."""
+        broker = set(processes_of(self._broker.process.pid))
+        used = {"java": 0.0, "workers": 0.0, "broker": 0.0}
+        for pid in processes_of(os.getpid())[1:]:
+            kind = "broker" if pid in broker else "java" if _name_of(pid) == "java" else "workers"
+            used[kind] += cpu_seconds(pid, ended=True)
+        return used
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+    except OSError:  # it has ended
+        return ""
 
 
 def ratios(lines: list[dict[str, Any]]) -> Iterator[str]:
-    """The rate of each case as a multiple of what it is beside, by round."""
+    """The rate of each case as a multiple of what it is beside, by round: in time, and in processor time."""
     for case, other in BESIDE:
-        pairs = zip(
-            *([line["seconds"] for line in lines if line["case"] == name] for name in (case, other)), strict=True
-        )
-        found = [beside / seconds for seconds, beside in pairs]
-        if found:
-            each = ", ".join(f"{ratio:.2f}" for ratio in found)
-            yield f"{case} : {other}: median {statistics.median(found):.2f} ({each})"
+        ours, beside = ([line for line in lines if line["case"] == name] for name in (case, other))
+        for what, cost in (("time", _seconds), ("processor time", _cpu)):
+            found = [cost(line) / cost(own) for own, line in zip(ours, beside, strict=True)]
+            if found:
+                each = ", ".join(f"{ratio:.2f}" for ratio in found)
+                yield f"{case} : {other}, {what}: median {statistics.median(found):.2f} ({each})"
+
+
+def _seconds(line: dict[str, Any]) -> float:
+    return float(line["seconds"])
+
+
+def _cpu(line: dict[str, Any]) -> float:
+    return float(sum(line["cpu"].values()))
 
 
 def properties_of(number: int, count: int) -> dict[str, Any]:
@@ -140,13 +179,14 @@ class _Generated(DataSourceReader):
             yield batch
 
 
-def sources(spark: Any, url: str, rows: int, properties: int, folder: str, rounds: int) -> list[dict[str, Any]]:
+def sources(spark: Any, broker: Broker, rows: int, properties: int, folder: str, rounds: int) -> list[dict[str, Any]]:
     """Reading, each into nothing, and rows that are there already likewise."""
+    url, meter = broker.url, Meter(broker)
     fill(url, "read", rows, properties)
     found: list[dict[str, Any]] = []
 
     def took(case: str, frame: Any) -> None:
-        note(found, measured(case, rows, lambda: frame.write.format("noop").mode("overwrite").save()))
+        note(found, meter.measure(case, rows, lambda: frame.write.format("noop").mode("overwrite").save()))
 
     made = spark.read.format("generator").options(rows=rows, properties=properties)
     tap = {"url": url, "destination": "queue:read", "tap": "bench", "batchSize": "10000"}
@@ -179,14 +219,15 @@ def one_batch(frame: Any, rows: int, checkpoint: str) -> float:
         query.stop()
 
 
-def sinks(spark: Any, url: str, rows: int, folder: str, rounds: int) -> list[dict[str, Any]]:
+def sinks(spark: Any, broker: Broker, rows: int, folder: str, rounds: int) -> list[dict[str, Any]]:
     """Sending the same rows, and writing them as Parquet."""
+    url, meter = broker.url, Meter(broker)
     frame = read_queues(spark, url, "read", batch_size=10_000).repartition(2).cache()
     assert frame.count() == rows
     found: list[dict[str, Any]] = []
 
     def took(case: str, work: Callable[[], object]) -> None:
-        note(found, measured(case, rows, work))
+        note(found, meter.measure(case, rows, work))
 
     for _ in range(rounds):
         writer = frame.write.format("sievemq").options(url=url, destination="queue:written").mode("append")
@@ -233,7 +274,7 @@ def columns(spark: Any, selectors: int, rows: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
 
     def took(case: str, work: Callable[[], object]) -> None:
-        note(found, measured(f"{selectors} Columns that {case}", rows, work))
+        note(found, {"case": f"{selectors} Columns that {case}", "rows": rows, "seconds": timed(work)})
 
     for does, kinds in (("compare", PLAIN), ("compute", COMPUTED)):
         chosen = [where(kinds[k % len(kinds)].format(k)).alias(f"c{k}") for k in range(selectors)]
@@ -252,7 +293,8 @@ def note(found: list[dict[str, Any]], line: dict[str, Any]) -> None:
     """Keep a figure, and print it: some take minutes."""
     found.append(line)
     rows, seconds = line["rows"], line["seconds"]
-    print(f"| {line['case']} | {rows:,} | {seconds:.2f} s | {rows / seconds:,.0f} rows/s |", flush=True)
+    used = ", ".join(f"{kind} {spent * 1e6 / rows:.1f}" for kind, spent in line.get("cpu", {}).items())
+    print(f"| {line['case']} | {rows:,} | {seconds:.2f} s | {rows / seconds:,.0f} rows/s | {used} |", flush=True)
 
 
 def numbers(text: str) -> list[int]:
@@ -274,23 +316,24 @@ def main() -> None:
     parser.add_argument("--only-columns", action="store_true", help="selectors as Columns of one select alone")
     parser.add_argument("--no-backtest", action="store_true", help="all but the second table")
     parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--broker", default=sys.executable, help="the Python whose broker is used, of another build")
     chosen = parser.parse_args()
     spark = spark_session(
         chosen.master, settings={"spark.driver.memory": "4g", "spark.ui.showConsoleProgress": "false"}
     )
     spark.sparkContext.setLogLevel("OFF")
     lines: list[dict[str, Any]] = []
-    print("| | rows | seconds | rate |\n|---|---|---|---|")
+    print("| | rows | seconds | rate | processor time of a row, µs |\n|---|---|---|---|---|")
     if chosen.only_columns:
         spark.dataSource.register(Generator)
         lines += columns(spark, chosen.selectors, 400)
     elif not chosen.only_backtest:
-        with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as folder:
+        with Broker(python=chosen.broker) as broker, tempfile.TemporaryDirectory() as folder:
             spark.dataSource.register(Generator)
             fill(broker.url, "warm", 1_000, chosen.properties)
             read_queues(spark, broker.url, "warm").count()  # workers start, code is compiled
-            lines += sources(spark, broker.url, chosen.rows, chosen.properties, folder, chosen.rounds)
-            lines += sinks(spark, broker.url, chosen.rows, folder, chosen.rounds)
+            lines += sources(spark, broker, chosen.rows, chosen.properties, folder, chosen.rounds)
+            lines += sinks(spark, broker, chosen.rows, folder, chosen.rounds)
             if not chosen.only_rows:
                 lines += columns(spark, chosen.selectors, 400)
         print("\n".join(ratios(lines)), flush=True)
