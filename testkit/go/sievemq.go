@@ -130,8 +130,8 @@ func (ns *Namespace) Policy(destination string, rules Given) {
 // Fault requests a fault, such as {"fault": "drop", "on": "send", "after": true}.
 func (ns *Namespace) Fault(fault Given) { ns.ask("POST", "/faults", fault, nil) }
 
-// Assert fails the test unless something is so, or becomes so within a time: received, consumed, dead_letters, empty,
-// awaited, nothing_lost or idle.
+// Assert fails the test unless something is so, or becomes so within a time: received, consumed, scheduled, dead_letters,
+// empty, awaited, nothing_lost or idle.
 func (ns *Namespace) Assert(that string, given Given, within time.Duration) []Message {
 	ns.t.Helper()
 	body := Given{"that": that, "within_ms": within.Milliseconds()}

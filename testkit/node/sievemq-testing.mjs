@@ -125,6 +125,7 @@ class Namespace {
 
   assertReceived = (destination, given) => this.assert('received', { destination, ...given });
   assertConsumed = (destination, given) => this.assert('consumed', { destination, ...given });
+  assertScheduled = (destination, given) => this.assert('scheduled', { destination, ...given });
   assertDeadLetters = (destination, given) => this.assert('dead_letters', { destination, ...given });
   assertEmpty = (destination, given) => this.assert('empty', { destination, ...given });
   assertAwaited = (destination, given) => this.assert('awaited', { destination, ...given });

@@ -265,6 +265,7 @@ def test_a_redelivery_is_tested_by_advancing_the_clock(control: Control, space: 
         if not attempt:
             client.send("SEND", {"destination": "sync", "receipt": "1"})
             assert client.read().startswith("RECEIPT")
+            assert check(control, space, "scheduled", destination="orders", selector="region = 'EU'", count=1)["passed"]
             assert not check(control, space, "dead_letters", destination="orders")["passed"]
             assert control("POST", "clock/advance", {"ms": 60_000})["frozen"]
     outcome = check(control, space, "dead_letters", destination="orders", count=1, reason="attempts", within_ms=60_000)

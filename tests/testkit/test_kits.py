@@ -24,7 +24,7 @@ def run(folder: Path, *command: str) -> None:
 
 
 @pytest.mark.skipif(
-    shutil.which("node") is None or not (KITS / "node/node_modules/rhea").is_dir(),
+    shutil.which("node") is None or not (KITS / "node/node_modules/rhea/package.json").is_file(),
     reason="needs node, and npm install in testkit/node",
 )
 def test_node() -> None:

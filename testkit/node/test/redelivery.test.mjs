@@ -16,8 +16,7 @@ test('an order that fails comes again after a minute, and is a dead letter then'
   });
   await send(namespace.amqp, 'orders', 'a chair', { region: 'EU' });
 
-  await namespace.assertReceived('orders', { selector: "region = 'EU'", count: 1, within: 10_000 });
-  await namespace.assert('idle', { within: 10_000 });
+  await namespace.assertScheduled('orders', { selector: "region = 'EU'", count: 1, within: 10_000 });
   await assert.rejects(namespace.assertDeadLetters('orders'), /should be at least 1 dead letter/);
   await clock.advance(60_000);
   const [letter] = await namespace.assertDeadLetters('orders', { count: 1, reason: 'attempts', within: 10_000 });

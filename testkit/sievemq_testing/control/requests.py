@@ -121,9 +121,10 @@ class Assertion(_Request, kw_only=True):
     """What should be so."""
 
     that: Annotated[
-        Literal["received", "consumed", "dead_letters", "empty", "awaited", "nothing_lost", "idle"],
+        Literal["received", "consumed", "scheduled", "dead_letters", "empty", "awaited", "nothing_lost", "idle"],
         Meta(
             description="`received`: messages arrived, with any outcome. `consumed`: they were acknowledged. "
+            "`scheduled`: they wait for their delivery time, or for the end of their redelivery delay. "
             "`dead_letters`: they are dead letters. `empty`: no message is left. `awaited`: consumers wait. "
             "`nothing_lost`: each message of the namespace has an outcome. `idle`: nothing happens without a client or "
             "the clock."

@@ -53,6 +53,7 @@ _FAULTS: Final[dict[str, set[str]]] = {
 _ASSERTIONS: Final[dict[str, set[str]]] = {
     "received": {"destination", "selector", "count"},
     "consumed": {"destination", "selector", "count"},
+    "scheduled": {"destination", "selector", "count"},
     "dead_letters": {"destination", "selector", "count", "reason"},
     "empty": {"destination"},
     "awaited": {"destination", "count"},

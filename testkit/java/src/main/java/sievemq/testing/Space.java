@@ -58,8 +58,8 @@ public final class Space {
   }
 
   /**
-   * Fails unless something is so, or becomes so within a time: received, consumed, dead_letters, empty, awaited,
-   * nothing_lost or idle.
+   * Fails unless something is so, or becomes so within a time: received, consumed, scheduled, dead_letters, empty,
+   * awaited, nothing_lost or idle.
    */
   public List<Message> expect(String that, Duration within, Map<String, ?> given) {
     Map<String, Object> body = new HashMap<>(given);
