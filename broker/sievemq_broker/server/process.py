@@ -25,8 +25,8 @@ from sievemq_broker.server.net.codec import hasten
 from sievemq_broker.server.net.listener import ListenError, Port, make_tls_context
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.collector import calm
-from sievemq_broker.version import version
 from sievemq_core.compiled import COMPILED
+from sievemq_core.version import VERSION
 
 if TYPE_CHECKING:
     from sievemq_broker.server.http.api.management import Management
@@ -230,7 +230,7 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
         url=server.url,
         http_url=None if port is None else port.url,
         **{f"{protocol}_url": server.url_of(protocol) for protocol in settings.own_ports},
-        version=version(),
+        version=VERSION,
         python=sys.version.split()[0],
         compiled=COMPILED,
     )
@@ -350,7 +350,7 @@ def _on_signals(stopping: asyncio.Event, server: Server) -> None:
     def handler(name: str) -> Callable[..., object]:
         return lambda *_: loop.call_soon_threadsafe(received, name)
 
-    if hasattr(signal, "SIGHUP"):  # not on Windows
+    if sys.platform != "win32":
         loop.add_signal_handler(signal.SIGHUP, server.user_store.reload)
     for number in (signal.SIGTERM, signal.SIGINT):
         try:
@@ -361,10 +361,10 @@ def _on_signals(stopping: asyncio.Event, server: Server) -> None:
 
 def _raise_file_limit(connections: int) -> None:
     """Ask for as many file descriptors as connections may come; a soft limit of 1024 is the usual default."""
-    try:
-        import resource  # not on Windows
-    except ImportError:
+    if sys.platform == "win32":
         return
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + 256
     if soft == resource.RLIM_INFINITY or soft >= wanted:

@@ -31,8 +31,8 @@ from sievemq_broker.server.watch.memory import MemoryLimit, memory_limit
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_broker.users.account import Users
-from sievemq_broker.version import broker_name
 from sievemq_core.errors import ErrorCode
+from sievemq_core.version import VERSION
 
 if TYPE_CHECKING:  # in memory there is no database
     from sievemq_broker.store.lease import Owner
@@ -191,7 +191,7 @@ class Server:
         self.turn = Turn(loop, settings.busy_poll, self.timers, [] if shard.commits is None else [shard.commits])
         memory = memory_limit(settings)
         session_settings = SessionSettings(
-            broker=broker_name(),
+            broker=f"SieveMQ/{VERSION}",
             incarnation=shard.incarnation,
             durable=shard.commits is not None,
             dialect=settings.dialect,

@@ -17,7 +17,7 @@ from sievemq._front.listeners import (
     message_callback,
     refuse_awaitable,
 )
-from sievemq._front.metadata import ConnectionMetaData, version
+from sievemq._front.metadata import ConnectionMetaData
 from sievemq._front.observed import (
     Receipt,
     adopted,
@@ -68,6 +68,5 @@ __all__ = [
     "settling",
     "translated",
     "unclosed",
-    "version",
     "weakly",
 ]

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
-from importlib import metadata
 from typing import Any, Final
+
+from sievemq_core.version import VERSION
 
 #: What is accepted and carried (MET-06); JMSXDeliveryCount is set on every received message (JSX-01).
 _JMSX: Final = ("JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq")
-
-
-@cache
-def version() -> str:
-    """The version of the installed distribution; "0+unknown" when run from files that were never installed."""
-    try:
-        return metadata.version("sievemq")
-    except metadata.PackageNotFoundError:
-        return "0+unknown"
 
 
 class ConnectionMetaData:
@@ -55,7 +46,7 @@ class ConnectionMetaData:
 
     def get_provider_version(self) -> str:
         """The product's version, of this library (MET-04)."""
-        return version()
+        return VERSION
 
     def get_provider_major_version(self) -> int:
         """The first number of :meth:`get_provider_version` (MET-05)."""
@@ -81,6 +72,6 @@ class ConnectionMetaData:
 
 
 def _number(position: int) -> int:
-    parts = version().split("+")[0].split(".")
+    parts = VERSION.split("+")[0].split(".")
     digits = parts[position] if position < len(parts) else ""
     return int(digits) if digits.isdigit() else 0

@@ -8,11 +8,11 @@ import random
 from functools import partial
 
 from sievemq._engine import ClientConnection, EngineOptions, Handshake, Race, Repair, for_how_long
-from sievemq._front.metadata import version
 from sievemq.aio.repair import Candidate, attempt
 from sievemq.aio.transport import Transport, wall_clock
 from sievemq.tls import closed_early, failure_of, tls_of
 from sievemq.url import BrokerURL
+from sievemq_core.version import VERSION
 
 _log = logging.getLogger("sievemq")
 
@@ -31,7 +31,7 @@ async def connect(url: BrokerURL, user: str | None, password: str | None) -> tup
         InvalidURLException: no host has a name that can be one.
         JMSException: no host could be reached.
     """
-    options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()} asyncio"), url.options
+    options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{VERSION} asyncio"), url.options
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:

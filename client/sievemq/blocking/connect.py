@@ -10,11 +10,11 @@ import time
 from functools import partial
 
 from sievemq._engine import ClientConnection, EngineOptions, Race, Repair, for_how_long
-from sievemq._front.metadata import version
 from sievemq.blocking.repair import Attempt, Found, Greet, Reach
 from sievemq.blocking.transport import Transport, wall_clock
 from sievemq.tls import closed_early, failure_of, tls_of
 from sievemq.url import BrokerURL
+from sievemq_core.version import VERSION
 
 _log = logging.getLogger("sievemq")
 
@@ -32,7 +32,7 @@ def connect(url: BrokerURL, user: str | None, password: str | None) -> tuple[Cli
         InvalidURLException: no host has a name that can be one.
         JMSException: no host could be reached.
     """
-    options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{version()}"), url.options
+    options, chosen = EngineOptions.from_url(url, user, password, f"sievemq-python/{VERSION}"), url.options
     engine = ClientConnection(options, wall_clock)
     repair = Repair(options.reconnect, chosen.reconnect_delay, chosen.reconnect_max_delay, len(url.hosts))
     repair.begin(_milliseconds())

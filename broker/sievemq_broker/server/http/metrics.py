@@ -42,8 +42,8 @@ from sievemq_broker.server.http.tasks import run
 from sievemq_broker.server.server import Phase, Server
 from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, figures_of, kind_of
 from sievemq_broker.session.rights import EVERYTHING, Verb
-from sievemq_broker.version import version
 from sievemq_core.message.dead_letters import EXPIRED, FAILED, REJECTED
+from sievemq_core.version import VERSION
 
 _LABELS = ("namespace", "kind")
 
@@ -219,7 +219,7 @@ class FollowerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All metrics of this moment."""
-        yield InfoMetricFamily("sievemq_build", "The broker.", value={"version": version()})
+        yield InfoMetricFamily("sievemq_build", "The broker.", value={"version": VERSION})
         yield from _lease(self._server)
 
 
@@ -240,7 +240,7 @@ class BrokerCollector(Collector):
         yield InfoMetricFamily(
             "sievemq_build",
             "The broker.",
-            value={"version": version(), "incarnation": server.shard.services.settings.incarnation},
+            value={"version": VERSION, "incarnation": server.shard.services.settings.incarnation},
         )
         yield GaugeMetricFamily(
             "sievemq_uptime_seconds", "Seconds since the broker became ready.", value=time.time() - server.started_at

@@ -20,7 +20,7 @@ from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import Counts, Holdings, add_figures
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
-from sievemq_broker.version import version
+from sievemq_core.version import VERSION
 
 routes = Routes("Broker")
 
@@ -52,7 +52,7 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
     if everything:
         await run(server, server.memory.add_up)
     return answers.BrokerInfo(
-        version=version(),
+        version=VERSION,
         incarnation=server.shard.services.settings.incarnation,
         phase=server.phase.value,
         role=server.role,

@@ -10,7 +10,7 @@ import msgspec
 from sievemq_broker.server.http.api import PREFIX
 from sievemq_broker.server.http.api.answers import Error
 from sievemq_broker.server.http.api.declare import Endpoint
-from sievemq_broker.version import version
+from sievemq_core.version import VERSION
 
 _PARAMETERS = {
     "ns": "Name of a namespace.",
@@ -52,7 +52,7 @@ def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "SieveMQ management API",
-            "version": version(),
+            "version": VERSION,
             "summary": "Look into a SieveMQ broker and repair what went wrong.",
             "description": "Names in paths are percent-encoded, slashes too. Times are ms since 1970-01-01 UTC by the "
             "broker's clock. Lists say with `next` where they go on and are never cut silently.",
