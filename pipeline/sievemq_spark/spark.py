@@ -131,7 +131,7 @@ def spark_session(
             builder = builder.config(name, value)
     for name, value in (settings or {}).items():
         builder = builder.config(name, str(value))
-    if not master.startswith("local") or "SPARK_HOME" in os.environ or os.name == "nt":
+    if not master.startswith("local") or "SPARK_HOME" in os.environ or sys.platform == "win32":
         return builder.getOrCreate()
     os.environ["SPARK_HOME"] = _home_without_archive()
     try:

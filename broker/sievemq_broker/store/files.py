@@ -6,16 +6,15 @@ import contextlib
 import os
 import stat
 import struct
+import sys
 import zlib
 from pathlib import Path
 from typing import Final
 
 from sievemq_broker.domain.store import DamagedError, LockedError, StoreError
 
-try:
+if sys.platform != "win32":  # there the database's own lock must do
     import fcntl
-except ImportError:  # Windows: the database's own lock must do
-    fcntl = None  # type: ignore[assignment]
 
 #: Modes of the files of a store: they contain message bodies, so only the broker's user may read them, whatever the
 #: umask is.
@@ -25,8 +24,10 @@ _PRIVATE_FILE: Final = 0o600
 #: The process's id in the lock's file. Always as many bytes: overwriting them needs no room on the disk.
 _OWNER_BYTES: Final = 32
 
-#: A symbolic link planted in place of one of the files is not followed.
-_FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+#: A symbolic link planted in place of one of the files is not followed. Windows has neither flag, and one for bytes.
+_FLAGS: Final = (
+    os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+)
 
 
 def open_private(path: Path) -> int:
@@ -38,9 +39,17 @@ def open_private(path: Path) -> int:
     return os.open(path, _FLAGS, _PRIVATE_FILE)
 
 
+def _write_at(descriptor: int, data: bytes, at: int = 0) -> None:
+    if sys.platform == "win32":
+        os.lseek(descriptor, at, os.SEEK_SET)
+        os.write(descriptor, data)
+    else:
+        os.pwrite(descriptor, data, at)
+
+
 def make_private(path: Path) -> None:
     """Make a file of an earlier version readable by the broker's user alone, if it is there."""
-    if os.name != "posix":
+    if sys.platform == "win32":
         return
     try:
         mode = path.stat().st_mode
@@ -52,7 +61,7 @@ def make_private(path: Path) -> None:
 
 def sync_directory(path: Path) -> None:
     """Ensure that a new file in a directory survives a power cut."""
-    if os.name != "posix":
+    if sys.platform == "win32":
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -63,7 +72,7 @@ def sync_directory(path: Path) -> None:
 
 def _whose(directory: Path) -> str:
     """The advice for a directory of another user, such as one that a container engine mounts."""
-    if os.name != "posix":
+    if sys.platform == "win32":
         return ""
     uid, owner = os.geteuid(), directory.stat().st_uid
     if owner == uid:
@@ -90,7 +99,7 @@ class Lock:
         except OSError as error:
             raise StoreError(f"{path} cannot be opened: {error.strerror or error}{_whose(path.parent)}") from error
         try:
-            if fcntl is not None:
+            if sys.platform != "win32":
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             owner = os.read(self._descriptor, _OWNER_BYTES).decode("ascii", "replace").strip() or "unknown"
@@ -100,7 +109,7 @@ class Lock:
                 "stop that one, or give this one its own directory"
             ) from error
         with contextlib.suppress(OSError):  # only for people; on a full disk a new file has no room for it
-            os.pwrite(self._descriptor, f"{os.getpid():<{_OWNER_BYTES - 1}}\n".encode(), 0)
+            _write_at(self._descriptor, f"{os.getpid():<{_OWNER_BYTES - 1}}\n".encode())
 
     def release(self) -> None:
         """Release the lock."""
@@ -154,7 +163,7 @@ class Witness:
     def write(self, sequence: int) -> None:
         """Record the number of writes on disk."""
         data = sequence.to_bytes(8, "little")
-        os.pwrite(self._descriptor, self._FORM.pack(sequence, zlib.crc32(data)), 0)
+        _write_at(self._descriptor, self._FORM.pack(sequence, zlib.crc32(data)))
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -201,7 +210,7 @@ class Reserve:
                 os.posix_fallocate(descriptor, 0, size)
             else:
                 for at in range(0, size, 65_536):
-                    os.pwrite(descriptor, bytes(min(65_536, size - at)), at)
+                    _write_at(descriptor, bytes(min(65_536, size - at)), at)
             os.fsync(descriptor)
         except OSError:
             self.give()

@@ -21,6 +21,7 @@ Times are seconds of one clock that runs while the machine is suspended (:func:`
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Final, NamedTuple, Protocol
 
@@ -52,12 +53,15 @@ EVENTS: Final = {
 #: next owner's clock decides.
 CLOCK_APART: Final = 1.0
 
-_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
 
 def now() -> float:
     """Seconds of a clock that cannot be set. It runs while the machine is suspended, where there is such a clock."""
-    return time.clock_gettime(_CLOCK)
+    if sys.platform == "linux":
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    elif sys.platform != "win32":
+        return time.clock_gettime(time.CLOCK_MONOTONIC)
+    else:
+        return time.monotonic()
 
 
 class Terms(NamedTuple):

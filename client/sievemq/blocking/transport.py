@@ -31,7 +31,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
 from math import ceil
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from sievemq._engine import ACKNOWLEDGE_DELAY, SEND_DELAY, ClientConnection, Completion, Pace, Race, Repair, Sends
@@ -57,6 +57,10 @@ def wall_clock(_time: Callable[[], int] = time.time_ns) -> int:
 #: The I/O thread waits in an epoll, which another thread may change while it does.
 CAN_LEAD: Final = hasattr(select, "epoll") and hasattr(select, "poll")
 
+if sys.platform == "win32":
+    _Poll: TypeAlias = Any
+else:
+    _Poll: TypeAlias = select.poll
 
 #: Yields the processor to other threads; a platform without it does not poll.
 _give_way: Final = getattr(os, "sched_yield", None)
@@ -208,7 +212,7 @@ class Lead:
         self._expects = False
         self._asked = 0
         self._followers: set[LockType] = set()
-        self._poll: select.poll | None = None  # for the present socket; None while a thread is still in it
+        self._poll: _Poll | None = None  # for the present socket; None while a thread is still in it
         self._woken: LockType | None = None  # of the leader
         self._left: dict[LockType, list[_WakePipe]] = {}  # polled by threads that gave up, by their locks
         self._pipe: _WakePipe | None = None
@@ -236,13 +240,15 @@ class Lead:
         if self._poll is None:
             self._poll = self._make_poll()
 
-    def _make_poll(self) -> select.poll:
+    def _make_poll(self) -> _Poll:
         if self._pipe is None:
             self._pipe = _WakePipe()
-        poll = select.poll()
-        poll.register(self._transport.fileno(), select.POLLIN)
-        poll.register(self._pipe.fd, select.POLLIN)  # behind the socket: poll lists what is ready in this order
-        return poll
+        if sys.platform != "win32":
+            poll = select.poll()
+            poll.register(self._transport.fileno(), select.POLLIN)
+            poll.register(self._pipe.fd, select.POLLIN)  # behind the socket: poll lists what is ready in this order
+            return poll
+        raise NotImplementedError("see CAN_LEAD")
 
     def wait(self, woken: LockType, seconds: float) -> bool:
         """Wait until woken, or until the time is over; a leader reads meanwhile. Without the transport's lock.
@@ -278,7 +284,7 @@ class Lead:
                     self._transport.read_for_leader()
         return True
 
-    def _look(self, poll: select.poll, seconds: float) -> list[tuple[int, int]] | None:
+    def _look(self, poll: _Poll, seconds: float) -> list[tuple[int, int]] | None:
         """Poll: the ready descriptors, if some become ready; None if another thread polls.
 
         Args:
@@ -292,6 +298,7 @@ class Lead:
             return None
         _polling_thread = me  # no call before the try: no interrupt comes between
         try:
+            ready: list[tuple[int, int]]
             most = self._busy_poll
             end = time.monotonic() + (most if seconds < 0 else min(seconds, most))
             while not (ready := poll.poll(0)) and time.monotonic() < end:

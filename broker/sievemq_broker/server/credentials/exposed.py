@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import stat
+import sys
 from pathlib import Path
 
 from sievemq_broker import logs
@@ -18,7 +18,7 @@ def warn_if_exposed(holds: str, path: str | Path) -> None:
     Args:
         path: a file or directory; one that cannot be examined is passed over.
     """
-    if os.name != "posix":
+    if sys.platform == "win32":
         return
     try:
         mode = stat.S_IMODE(Path(path).stat().st_mode)

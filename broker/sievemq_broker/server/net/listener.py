@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
 import ssl
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -144,7 +144,7 @@ def _bind(what: str, host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     sock = socket.socket(family, kind, protocol)
     try:
-        if os.name == "posix":  # on Windows it would share a port that is in use
+        if sys.platform != "win32":  # there it would share a port that is in use
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host == "::" else 1)

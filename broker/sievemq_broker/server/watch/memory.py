@@ -8,7 +8,9 @@ limit producers continue."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -296,8 +298,7 @@ def machine_limit(root: Path = Path("/")) -> int:
             continue
         if text.isdigit():  # "max" if there is none
             found.append(int(text))
-    try:
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (ValueError, OSError, AttributeError):
-        pass
+    if sys.platform != "win32":
+        with contextlib.suppress(ValueError, OSError):
+            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return min(found, default=0)
