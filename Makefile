@@ -21,14 +21,14 @@ COMPILED_TESTS := tests/core/test_compiled.py tests/core/wire tests/core/message
 BENCH_PYTHON ?= $(BIN)/python
 export BENCH_PYTHON
 # Folders that Ruff looks at; mypy and import-linter read theirs from pyproject.toml.
-CODE := core client broker testkit pipeline tests benchmarks examples website hatch_build.py
+CODE := core client broker testkit pipeline tests benchmarks release examples website hatch_build.py
 
 # The tests start Python again and again: where no bytecode is kept, each time compiles all of the sources.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run check test venv lint format fast coverage slow docker image-requirements venv-compiled to-spark to-compile compiled soak kills takeovers simulate fuzz \
-	interop kits spark spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots site clean
+	release pythons platforms interop kits spark spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,23 @@ docker: ## the tests of the image, where a Docker engine answers
 
 image-requirements: ## renew docker/requirements.txt: what the image installs, pinned, with hashes
 	@docker/renew-requirements
+
+release: ## an sdist, wheels, SBOMs and notes in dist/, checked and installed; publishes nothing (ARGS="--level 0 --once")
+	@.ci/venv dev
+	@.ci/release
+	@exec .venv-release/bin/python -m release.run $(ARGS)
+
+pythons: ## the fast tests on each other Python of this machine, of pyenv or on PATH (ARGS="-k queue")
+	@.ci/venv dev
+	@.ci/release
+	@exec .venv-release/bin/python -m release.pythons $(ARGS)
+
+platforms: ## the types as on Windows, on macOS and with the newest Python: names that one of them lacks
+	@.ci/venv dev
+	@for platform in win32 darwin linux; do \
+		$(BIN)/mypy --platform $$platform --python-version 3.14 --cache-dir build/mypy/$$platform \
+			core client broker testkit pipeline release || exit 1; \
+	done
 
 soak: ## clients in many processes, killed at random; every message is accounted for (ARGS="--seconds 600 --seed 7")
 	@.ci/venv dev
@@ -189,5 +206,5 @@ site: ## the documentation site, in build/site; fails on a dead link or an undoc
 	@if .ci/chromium; then $(BIN)/python -m tests.site.docs.look build/site $(ARGS); fi
 
 clean: ## remove caches and what was built, .venv too
-	rm -rf .venv .venv-compiled .venv-spark build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/results
+	rm -rf .venv .venv-compiled .venv-pythons .venv-release .venv-spark build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

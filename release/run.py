@@ -1,0 +1,247 @@
+"""Make a release and check it: ``make release``.
+
+    python -m release.run                        a rehearsal, from the commit that is checked out
+    python -m release.run --tag v0.1.0           for publication: refuses what does not fit that tag
+    python -m release.run --level 0 --once       quickly: compiled without optimisation, not built a second time
+
+dist/ then has what is published: the sdist, the pure wheel, SBOMs, notes and sums. dist/compiled/ has a compiled wheel
+for each Python of this machine. Those that are published are made for more systems, by .github/workflows/release.yml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from release import contents, interpreters, notes
+from release.build import Builder, BuildError, commit, differences, export, has_changes, run, sums
+from release.install import IMPORT_MS, PIP_SECONDS, PROMISES, Environment, requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / "build" / "release"
+#: Their programs run from the wheel.
+DOCUMENTS = ("tests/site/docs/test_readme.py", "tests/site/docs/test_tutorial.py")
+#: By name, the extras of an SBOM: what an application installs, and what a broker does.
+SBOMS = {"client": "", "broker": "broker"}
+
+
+class ReleaseError(Exception):
+    """The release is not to be published; the text says why."""
+
+
+class Release:
+    """A release in the making; its steps in order.
+
+    Args:
+        out: where its files go.
+        level: the C compiler's level for compiled wheels; None for none.
+        pythons: those that it is built for and tried with, by version.
+    """
+
+    def __init__(self, out: Path, level: int | None, pythons: Sequence[str]) -> None:
+        self._out = out
+        self._level = level
+        self._pythons = {version: path for version, path in interpreters.found().items() if version in pythons}
+        self._begun = time.monotonic()
+        self._sdist = self._wheel = Path()
+        self._compiled: list[Path] = []
+
+    def say(self, text: str) -> None:
+        """Print a line with the seconds since the beginning."""
+        print(f"{time.monotonic() - self._begun:6.0f} s  {text}", flush=True)
+
+    def begin(self, tag: str | None) -> str:
+        """The notes of the release.
+
+        Raises:
+            ReleaseError: there is a tag, and version, tree or changelog do not fit it.
+        """
+        version = notes.version()
+        changelog = notes.CHANGELOG.read_text(encoding="utf-8")
+        if tag is None:
+            self.say(f"a rehearsal of {version}, from commit {commit(ROOT).name}")
+            if has_changes(ROOT):
+                self.say("the tree has changes that are not committed: they are not in it")
+            try:
+                return notes.notes(changelog, version)
+            except notes.NotesError:
+                return notes.notes(changelog, notes.UNRELEASED)
+        if tag != f"v{version}":
+            raise ReleaseError(f"the tag is {tag}, and the version {version}: python -m release.notes --begin")
+        if has_changes(ROOT):
+            raise ReleaseError("the tree has changes that are not committed")
+        self.say(f"release {version}, from commit {commit(ROOT).name}")
+        return notes.notes(changelog, version)
+
+    def build(self, twice: bool) -> None:
+        """Make the files, if wanted twice, from copies of the commit in different folders.
+
+        Raises:
+            ReleaseError: they differ.
+        """
+        shutil.rmtree(self._out, ignore_errors=True)
+        shutil.rmtree(WORK, ignore_errors=True)
+        self._sdist, self._wheel, self._compiled = self._build("first")
+        self._check_copies(self._wheel, WORK / "first" / "from-tree")
+        if twice:
+            self._build("again")
+            for folder in ("dist", "compiled"):
+                self._check_copies(WORK / "first" / folder, WORK / "again" / folder)
+            self.say("built again in another folder: the same bytes")
+        (self._out / "compiled").mkdir(parents=True)
+        self._sdist, self._wheel = (Path(shutil.copy(path, self._out)) for path in (self._sdist, self._wheel))
+        self._compiled = [Path(shutil.copy(path, self._out / "compiled")) for path in self._compiled]
+
+    def _build(self, name: str) -> tuple[Path, Path, list[Path]]:
+        folder = WORK / name
+        export(ROOT, folder / "tree")
+        builder = Builder(commit(ROOT).epoch, self._level or 0)
+        sdist = builder.sdist(folder / "tree", folder / "dist")
+        wheel = builder.wheel(sdist, folder / "dist")
+        self.say(f"{sdist.name}, and from it {wheel.name}")
+        if name == "first":
+            builder.wheel(folder / "tree", folder / "from-tree")
+        compiled: list[Path] = []
+        if self._level is not None:
+            compiled = builder.compiled(sdist, folder / "compiled", self._pythons)
+            self.say(f"compiled: {', '.join(path.name for path in compiled)}")
+        return sdist, wheel, compiled
+
+    def _check_copies(self, first: Path, second: Path) -> None:
+        folder = first if first.is_dir() else first.parent
+        differing = differences(folder, second)
+        if first.is_file():
+            differing = [name for name in differing if name == first.name]
+        if differing:
+            raise ReleaseError(f"not the same bytes in {folder} and {second}: {', '.join(differing)}")
+
+    def check(self) -> None:
+        """Check contents and metadata.
+
+        Raises:
+            contents.ContentsError, BuildError: they are not as they have to be.
+        """
+        files = [self._sdist, self._wheel, *self._compiled]
+        foreign = (str(WORK).encode(), str(Path.home()).encode() + b"/")
+        for path in files:
+            contents.check(path, foreign)
+        twine = str(Path(sys.executable).with_name("twine"))
+        run([twine, "check", "--strict", *map(str, files)])
+        self.say("contents as they have to be; twine check --strict passes")
+
+    def install(self, extras: Sequence[str]) -> None:
+        """Install into empty environments, each file and each extra with pip and with uv, and use it there.
+
+        Raises:
+            BuildError: a step fails.
+            ReleaseError: installing or importing the base takes too long.
+        """
+        self._install_files()
+        own = interpreters.own()
+        best = next((path for path in self._compiled if f"-cp{own.replace('.', '')}-" in path.name), self._wheel)
+        for extra in extras or ["", *contents.extras(self._wheel)]:
+            promise = PROMISES[extra]
+            for installer in ("pip", "uv"):
+                place = Environment(self._place(), Path(sys.executable), installer)
+                seconds = place.install([requirement(best, extra)])
+                said = place.smoke(promise, best in self._compiled)
+                self.say(f"{installer} [{extra}] {seconds:.1f} s: {said}")
+                if extra == "dev" and installer == "uv":
+                    self.say(f"programs of README and tutorial: {place.documents(DOCUMENTS)}")
+                if installer == "uv" and extra in SBOMS.values():
+                    self._sbom(extra, place)
+                shutil.rmtree(place.folder)
+
+    def _install_files(self) -> None:
+        """Each file where it fits, without extras; on the Python of this process with the times."""
+        for version, python in self._pythons.items():
+            tag = f"-cp{version.replace('.', '')}-"
+            for path in (self._sdist, self._wheel, *(each for each in self._compiled if tag in each.name)):
+                for installer in ("pip", "uv"):
+                    place = Environment(self._place(), python, installer)
+                    seconds = place.install([str(path)])
+                    said = place.smoke(PROMISES[""], path in self._compiled)
+                    self.say(f"{installer} {path.name} {seconds:.1f} s: {said}")
+                    if path == self._wheel and installer == "pip" and python == Path(sys.executable):
+                        self._time(place, python, seconds)
+                    shutil.rmtree(place.folder)
+
+    def _time(self, place: Environment, python: Path, first: float) -> None:
+        """The fastest of three installs, and the median of imports: neither is to depend on what else runs."""
+        seconds = [first]
+        for _ in range(2):
+            other = Environment(self._place(), python, "pip")
+            seconds.append(other.install([str(self._wheel)]))
+            shutil.rmtree(other.folder)
+        imported = place.import_ms()
+        self.say(f"pip install {min(seconds):.2f} s (below {PIP_SECONDS}), import {imported:.0f} ms "
+                 f"(below {IMPORT_MS:.0f})")  # fmt: skip
+        if min(seconds) > PIP_SECONDS or imported > IMPORT_MS:
+            raise ReleaseError("installing or importing the base takes too long")
+
+    def _sbom(self, extra: str, place: Environment) -> None:
+        (name,) = (name for name, its in SBOMS.items() if its == extra)
+        path = self._out / f"sievemq-{name}.cdx.json"
+        write_sbom(path, place.program("python"), commit(ROOT).epoch)
+        self.say(f"SBOM: {path.name}")
+
+    def _place(self) -> Path:
+        return WORK / "environment"
+
+    def finish(self, text: str) -> None:
+        """Write the notes and the sums."""
+        (self._out / "notes.md").write_text(text, encoding="utf-8")
+        (self._out / "SHA256SUMS").write_text(sums(self._out), encoding="utf-8")
+        self.say(f"{self._out.relative_to(ROOT)}: {', '.join(sorted(path.name for path in self._out.iterdir()))}")
+
+
+def write_sbom(path: Path, python: str, epoch: int) -> None:
+    """Write the bill of materials of an environment as CycloneDX, always the same for the same packages.
+
+    Args:
+        path: the JSON file.
+        python: the environment's interpreter.
+        epoch: its time, in seconds since 1970.
+    """
+    command = [
+        str(Path(sys.executable).with_name("cyclonedx-py")),
+        "environment",
+        "--output-reproducible",
+    ]
+    own = ["--pyproject", str(ROOT / "pyproject.toml"), "--mc-type", "library", "--output-file", str(path), python]
+    run([*command, *own], None, {"SOURCE_DATE_EPOCH": str(epoch)})
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="make release", description="Make a release and check it.")
+    parser.add_argument("--tag", help="the tag that it is for; without one it is a rehearsal")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where the files go (dist)")
+    parser.add_argument("--level", type=int, default=3, help="the C compiler's level for compiled wheels (3)")
+    parser.add_argument("--no-compiled", action="store_true", help="no compiled wheels")
+    parser.add_argument("--once", action="store_true", help="do not build a second time to compare")
+    parser.add_argument("--pythons", default=",".join(interpreters.SUPPORTED), help="versions, separated by commas")
+    parser.add_argument("--extras", default="", help="only these, separated by commas; all by default")
+    parser.add_argument("--no-install", action="store_true", help="do not install it")
+    given = parser.parse_args()
+    making = Release(given.out.resolve(), None if given.no_compiled else given.level, given.pythons.split(","))
+    making.say(interpreters.summary())
+    try:
+        text = making.begin(given.tag)
+        making.build(not given.once)
+        making.check()
+        if not given.no_install:
+            making.install([extra for extra in given.extras.split(",") if extra])
+        making.finish(text)
+    except (ReleaseError, BuildError, contents.ContentsError, notes.NotesError) as error:
+        print(f"make release: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
