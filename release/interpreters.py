@@ -14,7 +14,7 @@ from pathlib import Path
 #: The oldest is `requires-python`; the newest is the last that a release makes compiled wheels for.
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 
-_PROBE = "import sys; print(sys.implementation.name, *sys.version_info[:2], getattr(sys, '_is_gil_enabled', bool)())"
+_PROBE = "import sys; print(sys.implementation.name, *sys.version_info[:2], 't' in getattr(sys, 'abiflags', ''))"
 
 
 def own() -> str:
@@ -68,4 +68,4 @@ def _is(version: str, path: Path) -> bool:
     except OSError:
         return False
     words = done.stdout.split()
-    return words[:3] == ["cpython", *version.split(".")] and words[3:] != ["False"]
+    return words[:3] == ["cpython", *version.split(".")] and words[3:] == ["False"]
