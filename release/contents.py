@@ -41,12 +41,15 @@ def check(path: Path, foreign: tuple[bytes, ...] = ()) -> None:
     Raises:
         ContentsError: something is missing, or should not be there.
     """
-    files = read(path)
-    wrong = list(_of_wheel(path.name, files) if path.suffix == ".whl" else _of_sdist(path.name, files))
-    wrong += [f"{name} does not belong there" for name in files if _TEST.search(name) or _RUBBISH.search(name)]
-    wrong += [f"{name} contains {text!r}" for name, data in files.items() for text in foreign if text in data]
-    if wrong:
-        raise ContentsError("\n".join(f"{path.name}: {one}" for one in wrong))
+    if found := wrong(path.name, read(path), foreign):
+        raise ContentsError("\n".join(f"{path.name}: {one}" for one in found))
+
+
+def wrong(name: str, files: Mapping[str, bytes], foreign: tuple[bytes, ...] = ()) -> list[str]:
+    """What is wrong with an sdist or a wheel, by its name and members; see :func:`check`."""
+    found = list(_of_wheel(name, files) if name.endswith(".whl") else _of_sdist(files))
+    found += [f"{each} does not belong there" for each in files if _TEST.search(each) or _RUBBISH.search(each)]
+    return found + [f"{each} contains {text!r}" for each, data in files.items() for text in foreign if text in data]
 
 
 def read(path: Path) -> dict[str, bytes]:
@@ -97,7 +100,7 @@ def _of_wheel(name: str, files: Mapping[str, bytes]) -> Iterator[str]:
         yield f"it has {len(libraries)} compiled modules, and its tag is {tag}"
 
 
-def _of_sdist(name: str, files: Mapping[str, bytes]) -> Iterator[str]:
+def _of_sdist(files: Mapping[str, bytes]) -> Iterator[str]:
     project = tomllib.loads(files.get("pyproject.toml", b"").decode())
     paths = project.get("tool", {}).get("hatch", {}).get("build", {}).get("targets", {}).get("wheel", {})
     folders = tuple(f"{each}/" for each in paths.get("packages", []) if not each.endswith(".py"))

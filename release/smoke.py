@@ -17,7 +17,7 @@ import platform
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -69,6 +69,18 @@ def _absent(error: BaseException | None) -> str | None:
     return None
 
 
+def lacking(absent: Mapping[str, str], whole: Collection[str], but: Collection[str]) -> list[str]:
+    """The modules of packages that should be whole and are not, each with what it needs.
+
+    Args:
+        absent: from :func:`load`.
+        whole: names of packages.
+        but: other distributions' packages that may be absent.
+    """
+    wanted = {name: needed for name, needed in absent.items() if name.partition(".")[0] in whole and needed not in but}
+    return [f"{name} needs {needed}" for name, needed in wanted.items()]
+
+
 def blocking(url: str) -> str:
     """Send three messages and return the body of the one that a selector matches."""
     from sievemq import ConnectionFactory, Queue
@@ -116,23 +128,18 @@ def main() -> int:
     parser.add_argument("--compiled", action="store_true", help="the hot modules have to be compiled")
     given = parser.parse_args()
     warnings.filterwarnings("error", module=".*sievemq")  # those of other packages are not ours to mend
-    number, absent = 0, dict[str, str]()
-    for package in PACKAGES:
-        loaded, without = load(package)
-        number += loaded
-        absent |= without
-    lacking = [
-        f"{name} needs {needed}"
-        for name, needed in absent.items()
-        if name.partition(".")[0] in given.whole and needed not in given.but
-    ]
-    if lacking:
-        parser.exit(1, "\n".join(lacking) + "\n")
     from sievemq_core.compiled import COMPILED
     from sievemq_core.version import VERSION
 
     if given.compiled and not COMPILED:
         parser.exit(1, "the hot modules are not compiled\n")
+    number, absent = 0, dict[str, str]()
+    for package in PACKAGES:
+        loaded, without = load(package)
+        number += loaded
+        absent |= without
+    if missing := lacking(absent, given.whole, given.but):
+        parser.exit(1, "\n".join(missing) + "\n")
     round_trips()
     build = (
         f"{VERSION}{' compiled' if COMPILED else ''}, {platform.python_implementation()} {platform.python_version()}"

@@ -109,7 +109,7 @@ def broker(
 def _check_extra() -> None:
     """The broker's packages are in an extra, and most are imported only once it runs: a missing one is reported now."""
     if not all(map(has, ALL)):
-        complain("sievemq: `broker` needs an extra: pip install '.[broker]' in a clone of SieveMQ")
+        complain("sievemq: `broker` needs an extra: pip install 'sievemq[broker]'")
         raise typer.Exit(USAGE)
 
 

@@ -41,6 +41,5 @@ def check_packages(settings: Settings) -> None:
         if missing:
             extra = "postgres" if packages is _POSTGRES else "broker"
             raise ImportError(
-                f"{what} needs {', '.join(missing)}, which the extra `{extra}` installs: pip install '.[{extra}]' in a "
-                "clone of SieveMQ"
+                f"{what} needs {', '.join(missing)}, which the extra `{extra}` installs: pip install 'sievemq[{extra}]'"
             )

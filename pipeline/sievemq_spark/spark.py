@@ -36,9 +36,7 @@ def require_spark() -> None:
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError as error:
-            raise MissingSparkError(
-                f"{error.name} is not installed: pip install '.[spark]' in a clone of SieveMQ"
-            ) from error
+            raise MissingSparkError(f"{error.name} is not installed: pip install 'sievemq[spark]'") from error
         _require_version(name, module.__version__, first, beyond)
     _require_home(importlib.import_module("pyspark").__version__)
     if shutil.which(_java()) is None:
@@ -57,8 +55,7 @@ def _require_version(name: str, version: str, first: str, beyond: str) -> None:
     if wrong:
         span = f"{first} or newer" + (f", older than {beyond}" if beyond else "")
         raise MissingSparkError(
-            f"{name} {version} is too {wrong}, it has to be {span}: pip install '.[spark]' in a clone of SieveMQ "
-            "brings one that fits"
+            f"{name} {version} is too {wrong}, it has to be {span}: pip install 'sievemq[spark]' brings one that fits"
         )
 
 

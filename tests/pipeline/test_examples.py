@@ -68,7 +68,7 @@ PROGRAM = (
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["profile", "nowhere"], 2, "pyarrow is not installed: pip install '.[spark]' in a clone of SieveMQ"),
+        (["profile", "nowhere"], 2, "pyarrow is not installed: pip install 'sievemq[spark]'"),
         (["archive", "q", "--to", "x", "--url", "sievemq://127.0.0.1:1?reconnect=0"], 1, "no broker could be reached"),
         (["archive", "q", "--to", "x", "--url", "http://x"], 2, "sievemq://"),
         (["backtest", "x", "a ANDD b"], 4, "    ^^^^"),

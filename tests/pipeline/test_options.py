@@ -147,7 +147,7 @@ def test_another_spark_in_spark_home(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_pyspark_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(MissingSparkError, match=r"pip install '\.\[spark\]'"):
+    with pytest.raises(MissingSparkError, match=r"pip install 'sievemq\[spark\]'"):
         spark_module.require_spark()
 
 

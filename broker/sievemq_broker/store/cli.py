@@ -48,7 +48,7 @@ def _run(act: Callable[[], _T]) -> _T:
 
 def _expect_extra() -> None:
     if find_spec("psycopg") is None:
-        output.complain("sievemq: a database needs an extra: pip install '.[postgres]' in a clone of SieveMQ")
+        output.complain("sievemq: a database needs an extra: pip install 'sievemq[postgres]'")
         raise typer.Exit(USAGE)
 
 

@@ -55,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name != "typer":
             raise
-        complain("sievemq: the command line needs an extra: pip install '.[cli]' in a clone of SieveMQ")
+        complain("sievemq: the command line needs an extra: pip install 'sievemq[cli]'")
         return USAGE
     try:
         command = build(arguments)

@@ -191,4 +191,4 @@ def _source(module: str) -> bytes:
 
 def _missing(point: EntryPoint) -> str:
     extra = _EXTRAS.get(point.module.partition(".")[0], "all")
-    return f"`{point.name}` needs an extra: pip install '.[{extra}]' in a clone of SieveMQ"
+    return f"`{point.name}` needs an extra: pip install 'sievemq[{extra}]'"

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 try:
     from opentelemetry.trace import Span
 except ImportError as error:  # pragma: no cover - names what to install
-    raise ImportError("sievemq.telemetry needs OpenTelemetry: pip install '.[otel]' in a clone of SieveMQ") from error
+    raise ImportError("sievemq.telemetry needs OpenTelemetry: pip install 'sievemq[otel]'") from error
 
 from sievemq.messages import Message
 from sievemq.observers import observe, unobserve

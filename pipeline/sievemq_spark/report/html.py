@@ -74,9 +74,7 @@ def write_html(path: str | Path, title: str, parts: Sequence[Part], about: Seque
         from jinja2 import Environment
         from markupsafe import Markup
     except ModuleNotFoundError as error:
-        raise MissingSparkError(
-            f"{error.name} is not installed: pip install '.[spark]' in a clone of SieveMQ"
-        ) from error
+        raise MissingSparkError(f"{error.name} is not installed: pip install 'sievemq[spark]'") from error
     shown: list[dict[str, Any]] = []
     for part in parts:
         if isinstance(part, Chart):
@@ -98,9 +96,7 @@ def drawn(chart: Chart) -> str:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise MissingSparkError(
-            f"{error.name} is not installed: pip install '.[spark]' in a clone of SieveMQ"
-        ) from error
+        raise MissingSparkError(f"{error.name} is not installed: pip install 'sievemq[spark]'") from error
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": chart.title, "font.size": 9}):
         figure = Figure(figsize=(9, 3), layout="constrained")
         FigureCanvasSVG(figure)

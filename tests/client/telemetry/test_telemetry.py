@@ -404,5 +404,5 @@ def test_without_the_extra() -> None:
         "try:\n    import sievemq.telemetry\nexcept ImportError as error:\n    print(error)"
     )
     told = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert "pip install '.[otel]' in a clone of SieveMQ" in told
+    assert "pip install 'sievemq[otel]'" in told
     assert importlib.util.find_spec("opentelemetry") is not None

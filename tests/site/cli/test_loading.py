@@ -107,7 +107,7 @@ def test_without_typer_the_base_install_says_which_extra() -> None:
     program = "import sys; sys.modules['typer'] = None; from sievemq.cli import run; sys.exit(run(['version']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "sievemq: the command line needs an extra: pip install '.[cli]' in a clone of SieveMQ\n"
+    assert done.stderr == "sievemq: the command line needs an extra: pip install 'sievemq[cli]'\n"
 
 
 def test_without_the_brokers_packages_its_command_says_which_extra() -> None:
@@ -118,7 +118,7 @@ def test_without_the_brokers_packages_its_command_says_which_extra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "sievemq: `broker` needs an extra: pip install '.[broker]' in a clone of SieveMQ\n"
+    assert done.stderr == "sievemq: `broker` needs an extra: pip install 'sievemq[broker]'\n"
 
 
 def test_command_of_a_package_that_lacks_its_extra(monkeypatch: pytest.MonkeyPatch, sievemq: Sievemq) -> None:
@@ -139,12 +139,12 @@ def test_command_of_a_package_that_lacks_its_extra(monkeypatch: pytest.MonkeyPat
         outcome = sievemq(*arguments)
         assert (outcome.code, outcome.err) == (
             2,
-            "sievemq: `pipeline` needs an extra: pip install '.[spark]' in a clone of SieveMQ\n",
+            "sievemq: `pipeline` needs an extra: pip install 'sievemq[spark]'\n",
         )
     monkeypatch.setattr(loading, "find_spec", lambda name: None if name == "pyspark" else find_spec(name))
     outcome = sievemq("--help")
     assert outcome.code == 0
-    assert "pip install '.[spark]'" in " ".join(outcome.out.split())
+    assert "pip install 'sievemq[spark]'" in " ".join(outcome.out.split())
     assert sievemq("version").code == 0
 
 

@@ -81,5 +81,5 @@ def test_what_needs_another_extra_names_it(options: str, what: str) -> None:
         "except ImportError as error:\n"
         "    print(error)\n"
     )
-    assert printed == f"{what}, which the extra `broker` installs: pip install '.[broker]' in a clone of SieveMQ\n"
+    assert printed == f"{what}, which the extra `broker` installs: pip install 'sievemq[broker]'\n"
     EmbeddedBroker(http=True)

@@ -78,7 +78,7 @@ def test_the_command_names_the_extra_that_brings_the_flights(monkeypatch: pytest
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     result = CliRunner().invoke(command.demo, ["flights"])
     assert result.exit_code == 2
-    assert "pip install '.[demo]' in a clone of SieveMQ" in result.stderr
+    assert "pip install 'sievemq[demo]'" in result.stderr
 
 
 def test_the_command_refuses_a_limit_of_zero() -> None:
