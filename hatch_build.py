@@ -95,7 +95,18 @@ def compile_to(folder: Path, sources: list[str]) -> None:
             # Generated C has no reader. gcc also looks for warnings that -w hides; for this one it takes four times as
             # long as to compile.
             extension.extra_compile_args += ["-w", "-Wno-misleading-indentation"]
-    command = build_ext(setuptools.Distribution({"name": "sievemq", "ext_modules": extensions}))
+            # The same bytes, whatever the folder that they are made in is called.
+            extension.extra_compile_args += ["-g0", f"-ffile-prefix-map={scratch}=."]
+
+    class Build(build_ext):
+        """Links without the folder of this machine's Python, which a Python of pyenv asks for and no module needs."""
+
+        def build_extensions(self) -> None:
+            linker = getattr(self.compiler, "linker_so", [])
+            linker[:] = [word for word in linker if not word.startswith("-Wl,-rpath")]
+            super().build_extensions()
+
+    command = Build(setuptools.Distribution({"name": "sievemq", "ext_modules": extensions}))
     command.build_lib = str(folder)
     command.build_temp = str(scratch / "objects")
     command.parallel = os.cpu_count() or 1

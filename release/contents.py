@@ -49,7 +49,10 @@ def wrong(name: str, files: Mapping[str, bytes], foreign: tuple[bytes, ...] = ()
     """What is wrong with an sdist or a wheel, by its name and members; see :func:`check`."""
     found = list(_of_wheel(name, files) if name.endswith(".whl") else _of_sdist(files))
     found += [f"{each} does not belong there" for each in files if _TEST.search(each) or _RUBBISH.search(each)]
-    return found + [f"{each} contains {text!r}" for each, data in files.items() for text in foreign if text in data]
+    for text in foreign:
+        names = [each for each, data in files.items() if text in data]
+        found += [f"{names[0]} contains {text!r}, as do {len(names) - 1} others"] if names else []
+    return found
 
 
 def read(path: Path) -> dict[str, bytes]:

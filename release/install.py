@@ -52,6 +52,7 @@ PROMISES = {
     "fuzz": Promise(),
     "otel": Promise(("sievemq",), ("typer", "rich")),
     "postgres": Promise(commands=(("python", "-c", "import sievemq_broker.store.postgres"),)),
+    "site": Promise(commands=(("zensical", "--version"),)),
     "spark": Promise(("sievemq_spark",), commands=(("sievemq", "pipeline", "--help"),)),
     "test": Promise(("sievemq_testing",), ("typer", "rich", "testcontainers")),
 }
