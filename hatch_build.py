@@ -98,7 +98,7 @@ def compile_to(folder: Path, sources: list[str]) -> None:
             # The same bytes, whatever the folder that they are made in is called.
             extension.extra_compile_args += ["-g0", f"-ffile-prefix-map={scratch}=."]
 
-    class Build(build_ext):
+    class Build(build_ext):  # type: ignore[misc]  # setuptools has no types
         """Links without the folder of this machine's Python, which a Python of pyenv asks for and no module needs."""
 
         def build_extensions(self) -> None:
