@@ -23,6 +23,8 @@ from release.install import IMPORT_MS, PIP_SECONDS, PROMISES, Environment, requi
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "release"
+#: Checks the workflows, where there is a Go.
+ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 #: Their programs run from the wheel.
 DOCUMENTS = ("tests/site/docs/test_readme.py", "tests/site/docs/test_tutorial.py")
 #: By name, the extras of an SBOM: what an application installs, and what a broker does.
@@ -120,7 +122,7 @@ class Release:
             raise ReleaseError(f"not the same bytes in {folder} and {second}: {', '.join(differing)}")
 
     def check(self) -> None:
-        """Check contents and metadata.
+        """Check contents, metadata and the workflows that publish them.
 
         Raises:
             contents.ContentsError, BuildError: they are not as they have to be.
@@ -132,6 +134,9 @@ class Release:
         twine = str(Path(sys.executable).with_name("twine"))
         run([twine, "check", "--strict", *map(str, files)])
         self.say("contents as they have to be; twine check --strict passes")
+        if go := shutil.which("go"):
+            run([go, "run", ACTIONLINT, *map(str, sorted((ROOT / ".github" / "workflows").glob("*.yml")))], ROOT)
+            self.say("actionlint finds nothing in the workflows")
 
     def install(self, extras: Sequence[str]) -> None:
         """Install into empty environments, each file and each extra with pip and with uv, and use it there.

@@ -150,7 +150,9 @@ def test_jobs_end_and_may_only_read(name: str) -> None:
     assert found["permissions"] == {"contents": "read"}
     jobs = found["jobs"]
     assert [key for key, job in jobs.items() if "timeout-minutes" not in job] == []
-    assert [key for key, job in jobs.items() if "permissions" in job] == (["publish"] if name == "release.yml" else [])
+    publishing = {"release.yml": ["publish"], "site.yml": ["deploy"]}
+    assert [key for key, job in jobs.items() if "permissions" in job] == publishing.get(name, [])
+    assert all(jobs[key]["if"] == "github.ref_type == 'tag'" for key in publishing.get(name, []))
 
 
 def test_only_a_tag_is_published_after_all_was_checked() -> None:
