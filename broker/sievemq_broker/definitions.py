@@ -114,11 +114,12 @@ class NamespaceDefinition:
     subscriptions: tuple[SubscriptionDefinition, ...] = ()
 
     def table(self) -> dict[str, Any]:
-        """The table that makes it."""
+        """The table that makes it, sorted."""
+        subscriptions = sorted(self.subscriptions, key=lambda each: (each.client_id or "", each.name))
         given = {
-            "queues": [_short(address, Kind.QUEUE) for address in self.queues],
-            "topics": [_short(address, Kind.TOPIC) for address in self.topics],
-            "subscriptions": [each.table() for each in self.subscriptions],
+            "queues": [_short(address, Kind.QUEUE) for address in sorted(self.queues)],
+            "topics": [_short(address, Kind.TOPIC) for address in sorted(self.topics)],
+            "subscriptions": [each.table() for each in subscriptions],
         }
         return {name: each for name, each in given.items() if each}
 

@@ -37,6 +37,9 @@ Held: TypeAlias = Queue | Topic | Subscription
 #: Units of looking at one definition, and of making one.
 _LOOK: Final = 2
 _MAKE: Final = 16
+#: Units of compiling a selector, and characters for one more.
+_COMPILE: Final = 100
+_CHARACTERS: Final = 2
 
 log = logs.get("server")
 
@@ -109,6 +112,21 @@ def apply_at_start(broker: Broker, settings: Settings, now: int) -> None:
             )
     made = sum(change.made for change in changes)
     log.info("definitions.applied", source=definitions.origin, changes=made, refused=len(changes) - made)
+
+
+def check_selectors(definitions: Definitions, dialect: str, now: int, budget: Budget) -> Task[None]:
+    """Compile the selectors of definitions.
+
+    Raises:
+        ValueError: one is not valid.
+    """
+    for namespace in definitions.namespaces.values():
+        for subscription in namespace.subscriptions:
+            if budget.spent:
+                yield
+            if subscription.selector is not None:
+                budget.spend(_COMPILE + len(subscription.selector) // _CHARACTERS)
+                subscription.compile(dialect)
 
 
 def compare(
@@ -187,16 +205,15 @@ def collect(
         if space is None:
             continue
         found: dict[bool, list[str]] = {False: [], True: []}
-        for label in sorted(space.destinations):
+        for label in list(space.destinations):
             if budget.spent:
                 yield
             budget.spend(_LOOK)
             kind = parse_address(label).kind
             if not kind.is_temporary:
                 found[kind.is_topic].append(label)
-        durable = sorted(space.subscriptions.durable.values(), key=lambda each: (each.client_id or "", each.name or ""))
         subscriptions = []
-        for each in durable:
+        for each in list(space.subscriptions.durable.values()):
             if budget.spent:
                 yield
             budget.spend(_LOOK)

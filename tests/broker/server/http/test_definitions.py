@@ -89,3 +89,20 @@ def test_errors(api: Api) -> None:
         assert (answer.status, answer.error) == (400, "INVALID_DEFINITIONS")
         assert text in answer.json["text"]
     assert api("POST", PATH, {}).status in (400, 422)
+
+
+def test_many_definitions_take_no_long_turn(api: Api) -> None:
+    """2,000 queues, and 300 subscriptions with selectors that nothing has compiled before."""
+    selectors = [f"region IN ('{api.namespace}', '{number}') AND amount > {number}" for number in range(300)]
+    subscriptions = [{"name": f"s{number}", "topic": "t", "selector": text} for number, text in enumerate(selectors)]
+    table = {"queues": [f"q{number}" for number in range(2_000)], "topics": ["t"], "subscriptions": subscriptions}
+    body = {"definitions": {"namespaces": {api.namespace: table}}}
+    api.broker.call(lambda broker: setattr(broker.scheduler, "overrun", 0))
+    assert api.ok("POST", PATH, body)["applied"] == 2_301
+    assert api.ok("POST", PATH, {**body, "prune": True})["changes"] == []
+    assert api.broker.call(lambda broker: broker.scheduler.overrun) < 500
+    assert api.get(PATH)["definitions"]["namespaces"][api.namespace] == {
+        **table,
+        "queues": sorted(table["queues"]),
+        "subscriptions": sorted(subscriptions, key=lambda each: str(each["name"])),
+    }

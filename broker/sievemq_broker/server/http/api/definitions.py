@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.errors import ApiError
-from sievemq_broker.server.http.tasks import run
+from sievemq_broker.server.http.tasks import each, run
 from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_broker.users.passwords import is_hash
 from sievemq_core.counted import counted
@@ -34,7 +35,7 @@ async def get_definitions(call: Call[Any, Any]) -> answers.Definitions:
     spaces = [name for name in {"default", *broker.namespaces} if identity.may(Verb.VIEW, name, EVERYTHING)]
     users = server.user_store.users
     found = await run(server, partial(server_definitions.collect, broker, server.settings, users, spaces))
-    tables = found.table()
+    tables = await asyncio.to_thread(found.table)
     clear = sorted(name for name, user in (found.users or {}).items() if not is_hash(user.secret))
     hashed = {name: table for name, table in tables.pop("users", {}).items() if name not in clear}
     if not identity.may(Verb.VIEW, EVERYTHING, EVERYTHING):
@@ -55,7 +56,7 @@ async def apply_definitions(call: Call[Any, requests.Apply]) -> answers.Applied:
     What is not defined is left alone, unless `prune` is given. What would delete messages is refused, unless `force`
     names it; if anything is refused, nothing is done. Rules, limits and users change when a broker starts with them."""
     given, server = call.body, call.server
-    definitions = _parsed(call)
+    definitions = await _parsed(call)
     _check_rights(call, definitions)
     terms = Terms(given.prune, frozenset(given.force))
     do = server_definitions.compare if given.dry_run else server_definitions.apply
@@ -68,7 +69,7 @@ async def apply_definitions(call: Call[Any, requests.Apply]) -> answers.Applied:
         definitions, server.settings, server.user_store.users, prune=given.prune
     )
     return answers.Applied(
-        changes=[_shown(change) for change in (*changes, *pending)],
+        changes=await each(server, [*changes, *pending], _shown),
         applied=len(made),
         refused=len(refused),
         at_start=len(pending),
@@ -76,10 +77,11 @@ async def apply_definitions(call: Call[Any, requests.Apply]) -> answers.Applied:
     )
 
 
-def _parsed(call: Call[Any, requests.Apply]) -> Definitions:
+async def _parsed(call: Call[Any, requests.Apply]) -> Definitions:
     try:
-        definitions = parse_definitions(call.body.definitions, call.body.origin)
-        definitions.compile(call.server.settings.dialect)
+        definitions = await asyncio.to_thread(parse_definitions, call.body.definitions, call.body.origin)
+        dialect = call.server.settings.dialect
+        await run(call.server, partial(server_definitions.check_selectors, definitions, dialect))
     except ValueError as error:
         raise ApiError(400, "INVALID_DEFINITIONS", str(error)) from None
     return definitions
