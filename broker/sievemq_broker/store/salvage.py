@@ -22,13 +22,8 @@ from sievemq_broker.store.files import PRIVATE_DIRECTORY
 from sievemq_broker.store.rows import NewStore, Rows
 from sievemq_broker.store.sqlite_rows import DirectoryRows, NewDatabase, write_witness
 from sievemq_core.errors import ProtocolError
-from sievemq_core.message.envelope import BODY, BODY_KIND, DELIVERY_MODE, BodyKind, Envelope
-from sievemq_core.message.headers import PERSISTENT
-
-_FIELDS = ("id", "timestamp", "priority", "delivery_mode", "expiration", "delivery_time", "correlation_id", "reply_to",
-           "type")  # fmt: skip
-
-_KINDS = {int(kind): kind for kind in BodyKind}
+from sievemq_core.message.envelope import Envelope
+from sievemq_core.message.record import record_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,21 +196,9 @@ def copy(rows: Rows, new: NewStore) -> Report:
 
 def _line(entry: SavedEntry, place: dict[str, object]) -> dict[str, object]:
     envelope = Envelope.from_packed(entry.packed, compact=False)
-    fields = envelope.fields
-    line: dict[str, object] = {**place, **dict(zip(_FIELDS, fields[: len(_FIELDS)], strict=False))}
-    line["delivery_mode"] = "PERSISTENT" if fields[DELIVERY_MODE] == PERSISTENT else "NON_PERSISTENT"
-    if isinstance(line["correlation_id"], bytes):
-        line["correlation_id"] = {"base64": base64.b64encode(line["correlation_id"]).decode()}
-    line["properties"] = dict(envelope.properties)
     held = bool(entry.state & HELD_FLAG)
-    line["deliveries"] = (entry.state & ~HELD_FLAG) + held
-    kind = _KINDS.get(fields[BODY_KIND])
-    line["body_kind"] = "UNKNOWN" if kind is None else kind.name
-    body = fields[BODY]
-    if body is not None:
-        text = body.decode("utf-8", "replace") if kind is BodyKind.TEXT else None
-        line["body"] = text if text is not None else {"base64": base64.b64encode(body).decode()}
-    return line
+    record = record_of(envelope.fields, None, lambda: envelope.properties)
+    return {**record, **place, "deliveries": (entry.state & ~HELD_FLAG) + held}
 
 
 def repair(directory: Path, name: Callable[[], str]) -> Report:

@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
     Attributes:
         message: its headers that a client sets, properties and body, ready to be sent.
-        destination: where it was; None if the line does not tell.
+        destination: where it was; None if the line does not tell, or if that is a subscription or tap.
         expiration, delivery_time: ms since 1970; 0 for none.
     """
 
@@ -85,6 +85,8 @@ def read_line(text: str) -> Line:
     fields = (
         None, 0, 4, 2, 0, 0, correlation_id, reply_to, _text(record, "type"), packed, letters, int(kind), body,
     )  # fmt: skip
+    if record.get("tap") or record.get("subscription"):
+        destination = None  # a message of one of them was not sent to it alone
     return Line(
         received(fields, target, 0, None),
         destination,

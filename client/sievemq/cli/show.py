@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
-from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from sievemq import BytesMessage, DeliveryMode, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-from sievemq.exceptions import MessageEOFException
+from sievemq import Message, ObjectMessage
 from sievemq_core.harmless import harmless
-from sievemq_core.message.envelope import CORRELATION_ID
-from sievemq_core.message.values import PLAIN_NAMES, BodyValue, PropertyValue, letter_of
+from sievemq_core.message.envelope import BODY, BODY_KIND
+from sievemq_core.message.record import body_of, record_of
+from sievemq_core.message.values import PropertyValue
 from sievemq_core.output import complain, show
 
 __all__ = ["as_json", "harmless", "json_line", "print_message"]
@@ -40,52 +38,17 @@ def json_line(record: Any) -> str:
 
 
 def as_json(message: Message) -> str:
-    """One line of JSON.
-
-    Bytes are base64 text with ``"body_encoding": "base64"``; NaN and infinities are the texts that JavaScript prints.
-    Values of a map or stream have their types in ``body_types``. An object is shown as its ``repr``, and is in
-    ``packed`` as base64. A body that cannot be decoded is base64, too, and ``body_error`` is the reason; of such
-    properties there is ``properties_error`` alone. :mod:`sievemq.cli.lines` reads it.
-    """
-    body, encoding, body_error = _body(message)
-    properties, properties_error = _properties(message)
-    record: dict[str, Any] = {
-        "message_id": message.get_jms_message_id(),
-        "destination": _text_or_none(message.get_jms_destination()),
-        "timestamp": message.get_jms_timestamp(),
-        "priority": message.get_jms_priority(),
-        "delivery_mode": "PERSISTENT"
-        if message.get_jms_delivery_mode() == DeliveryMode.PERSISTENT
-        else "NON_PERSISTENT",
-        "expiration": message.get_jms_expiration(),
-        "delivery_time": message.get_jms_delivery_time(),
-        "correlation_id": message.get_jms_correlation_id(),
-        "reply_to": _text_or_none(message.get_jms_reply_to()),
-        "type": message.get_jms_type(),
-        "redelivered": message.get_jms_redelivered(),
-        "properties": {name: _plain(value) for name, value in properties.items()},
-        "property_types": {name: PLAIN_NAMES[letter_of(value)] for name, value in properties.items()},
-        "kind": _kind(message),
-        "body": body,
-    }
-    if encoding:
-        record["body_encoding"] = encoding
-    if encoding == "repr":
-        record["packed"] = b64encode(message._encode_body() or b"").decode()
-    if types := _body_types(message) if not body_error else None:
-        record["body_types"] = types
-    if isinstance(message._fields[CORRELATION_ID], bytes):
-        record["correlation_id_bytes"] = b64encode(message._fields[CORRELATION_ID]).decode()
-    if body_error:
-        record["body_error"] = body_error
-    if properties_error:
-        record["properties_error"] = properties_error
-    return json_line(record)
+    """One line of JSON (:mod:`sievemq_core.message.record`); :mod:`sievemq.cli.lines` reads it."""
+    destination = message.get_jms_destination()
+    target = None if destination is None else str(destination)
+    record = record_of(message._fields, target, lambda: message.properties, _content(message))
+    return json_line({**record, "redelivered": message.get_jms_redelivered()})
 
 
 def _as_text(message: Message, *, verbose: bool) -> tuple[str, Sequence[str]]:
     """The body, and with `verbose` the headers and properties that are set before it; and what cannot be decoded."""
-    body, encoding, body_error = _body(message)
+    record = body_of(message._fields[BODY_KIND], message._fields[BODY], _content(message))
+    body, encoding, body_error = record["body"], record.get("body_encoding"), record.get("body_error", "")
     shown = "" if body is None else body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
     if not verbose:
         return shown, [body_error]
@@ -102,70 +65,13 @@ def _as_text(message: Message, *, verbose: bool) -> tuple[str, Sequence[str]]:
     }
     lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
     lines += [f"{name} = {value!r}" for name, value in properties.items()]
-    kind = f"[{_kind(message)}{', ' + encoding if encoding else ''}]"
+    kind = f"[{record['kind']}{', ' + encoding if encoding else ''}]"
     return "\n".join([*lines, kind, shown]) + "\n", [body_error, properties_error]
 
 
-def _kind(message: Message) -> str:
-    for kind, name in _KINDS:
-        if isinstance(message, kind):
-            return name
-    return "none"
-
-
-_KINDS = (
-    (TextMessage, "text"),
-    (BytesMessage, "bytes"),
-    (MapMessage, "map"),
-    (StreamMessage, "stream"),
-    (ObjectMessage, "object"),
-)
-
-
-def _body(message: Message) -> tuple[Any, str | None, str]:
-    """The body as JSON has it, how it is encoded if that is not plain to see, and why it is not decoded."""
-    try:
-        return *_decoded(message), ""
-    except Exception as error:  # whatever a body of another party, or a class of the application, makes it raise
-        packed = message._encode_body() or b""
-        return b64encode(packed).decode(), "base64", f"the body cannot be decoded: {str(error) or type(error).__name__}"
-
-
-def _decoded(message: Message) -> tuple[Any, str | None]:
-    if isinstance(message, TextMessage):
-        return message.get_text(), None
-    if isinstance(message, BytesMessage):
-        return b64encode(message.get_body(bytes) or b"").decode(), "base64"
-    if isinstance(message, MapMessage):
-        return {name: _plain(message.get_object(name)) for name in message.get_map_names()}, None
-    if isinstance(message, StreamMessage):
-        return [_plain(value) for value in _values(message)], None
-    if isinstance(message, ObjectMessage):
-        return repr(message.get_object()), "repr"
-    return None, None
-
-
-def _body_types(message: Message) -> dict[str, str] | list[str] | None:
-    """The types of the values of a map or stream."""
-    if isinstance(message, MapMessage):
-        return {name: _type(message.get_object(name)) for name in message.get_map_names()}
-    if isinstance(message, StreamMessage):
-        return [_type(value) for value in _values(message)]
-    return None
-
-
-def _type(value: BodyValue) -> str:
-    return PLAIN_NAMES[letter_of(value)]
-
-
-def _values(message: StreamMessage) -> list[BodyValue]:
-    message.reset()
-    values: list[BodyValue] = []
-    try:
-        while True:
-            values.append(message.read_object())
-    except MessageEOFException:
-        return values
+def _content(message: Message) -> Callable[[], object] | None:
+    """Reads the content of an object."""
+    return message.get_object if isinstance(message, ObjectMessage) else None
 
 
 def _properties(message: Message) -> tuple[dict[str, PropertyValue], str]:
@@ -173,21 +79,3 @@ def _properties(message: Message) -> tuple[dict[str, PropertyValue], str]:
         return dict(message.properties), ""
     except Exception as error:
         return {}, f"the properties cannot be decoded: {str(error) or type(error).__name__}"
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, (bytes, bytearray)):
-        return b64encode(value).decode()
-    if isinstance(value, float):
-        if math.isnan(value):
-            return "NaN"
-        if math.isinf(value):
-            return "Infinity" if value > 0 else "-Infinity"
-        return float(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return int(value)
-    return value
-
-
-def _text_or_none(value: object) -> str | None:
-    return None if value is None else str(value)

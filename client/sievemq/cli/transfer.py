@@ -172,7 +172,7 @@ def _lines(file: Path, to: str | None) -> Iterator[tuple[Line, int]]:
                 try:
                     line = read_line(text.decode("utf-8", "surrogatepass"))
                     if line.destination is None and to is None:
-                        raise ValueError("destination: it has none; name one with --to")
+                        raise ValueError("destination: no queue or topic that it was sent to; name one with --to")
                 except ValueError as error:
                     _end(f"{name}, line {number:,}: {error}", USAGE)
                 yield line, len(text)

@@ -117,12 +117,12 @@ class TestExport:
         result = run("export", tmp_path, "--out", tmp_path / "out.jsonl")
         assert result.exit_code == 0
         lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-        assert [line["id"] for line in lines] == ["m01", "m10", "m11", "m20", "m21", "published"]
+        assert [line["message_id"] for line in lines] == ["m01", "m10", "m11", "m20", "m21", "published"]
         assert lines[0] == {
-            "namespace": "ns", "destination": "queue:q", "id": "m01", "timestamp": NOW, "priority": 4,
-            "delivery_mode": "PERSISTENT", "expiration": 0, "delivery_time": 0, "correlation_id": None,
-            "reply_to": None, "type": None, "properties": {"n": 1}, "deliveries": 1, "body_kind": "BYTES",
-            "body": {"base64": "/w=="},
+            "namespace": "ns", "destination": "queue:q", "message_id": "m01", "timestamp": NOW, "priority": 4,
+            "delivery_mode": "PERSISTENT", "expiration": 0, "delivery_time": NOW, "correlation_id": None,
+            "reply_to": None, "type": None, "properties": {"n": 1}, "property_types": {"n": "int"}, "deliveries": 1,
+            "kind": "bytes", "body": "/w==", "body_encoding": "base64",
         }  # fmt: skip
         assert lines[5] | {"client_id": "id", "subscription": "s", "destination": "topic:t"} == lines[5]
 
@@ -131,7 +131,7 @@ class TestExport:
         change(tmp_path, "UPDATE batch SET data = x'0011223344' WHERE id = 2")
         result = run("export", tmp_path)
         assert result.exit_code == 4
-        ids = [json.loads(line)["id"] for line in result.stdout.splitlines()]
+        ids = [json.loads(line)["message_id"] for line in result.stdout.splitlines()]
         assert ids == ["m01", "m20", "m21", "published"]
 
 
@@ -235,7 +235,7 @@ class TestRepair:
         result = run("repair", tmp_path)
         assert "The repaired store has 1 message" in result.output
         left_out = [json.loads(line) for line in (tmp_path / "damaged-1" / "left-out.jsonl").read_text().splitlines()]
-        assert [line["id"] for line in left_out if "id" in line] == ["m01", "m10", "m11", "m20", "m21"]
+        assert [line["message_id"] for line in left_out if "message_id" in line] == ["m01", "m10", "m11", "m20", "m21"]
 
     def test_a_log_that_lost_writes(self, tmp_path: Path) -> None:
         fill(tmp_path)

@@ -88,7 +88,7 @@ class TestCheckAndExport:
         assert "damaged: the definition of 'subscription'" in result.output
         result = run("export", database.url, "--shard", shard)
         assert result.exit_code == 4
-        assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == ["m00", "m01", "published"]
+        assert [json.loads(line)["message_id"] for line in result.stdout.splitlines()] == ["m00", "m01", "published"]
 
 
 class TestCopy:

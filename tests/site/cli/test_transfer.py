@@ -149,7 +149,8 @@ def test_many_are_sent_in_batches(
         ({"delivery_mode": 2}, "delivery_mode: must be PERSISTENT or NON_PERSISTENT, not 2"),
         ({"priority": 10}, "priority: must be a whole number from 0 to 9, not 10"),
         ({"expiration": -1}, "expiration: must be a whole number from 0 to"),
-        ({"destination": None}, "destination: it has none; name one with --to"),
+        ({"destination": None}, "destination: no queue or topic that it was sent to; name one with --to"),
+        ({"subscription": "s"}, "destination: no queue or topic that it was sent to; name one with --to"),
     ],
 )
 def test_a_wrong_line_is_named_and_nothing_is_sent(
