@@ -46,8 +46,8 @@ class Rig:
         self.heard: list[str] = []
         self.stuck = self.is_dead = False
         self.lease = Lease(terms, "ours")
-        #: A probe is not answered for long.
-        self.probe_hangs = False
+        #: Probes that are not answered for long, if there may be any.
+        self.probes: list[Callable[[], None]] | None = None
         self.is_warm = True
         self.writes = 0
         probe, prober = None if connects else self.probe, SimpleNamespace(put=self._put_probe, end=lambda: None)
@@ -73,8 +73,10 @@ class Rig:
             self.held.append(call)
 
     def _put_probe(self, call: Callable[[], None]) -> None:
-        if not self.probe_hangs:
+        if self.probes is None:
             call()
+        else:
+            self.probes.append(call)
 
     def answer(self) -> None:
         held, self.held = self.held or [], None
@@ -329,11 +331,25 @@ def test_a_probe_that_hangs_does_not_put_a_takeover_off() -> None:
     """The name of a machine that is gone may resolve slowly."""
     rig = Rig()
     rig.keeper.start()
-    rig.probe_hangs = True
+    rig.probes = []
     rig.run(9)
     assert "taken" not in rig.heard
     rig.run(2)
     assert rig.heard[-1] == "taken"
+
+
+def test_the_answer_of_a_probe_counts_for_its_owner_alone() -> None:
+    rig = Rig()
+    rig.keeper.start()
+    rig.is_dead = True
+    rig.probes = []
+    rig.run(2)
+    (late,) = rig.probes
+    rig.sight = rig.sight._replace(token="next", beat=0)
+    rig.run(1)
+    late()
+    rig.run(3)
+    assert "taken" not in rig.heard
 
 
 def test_an_owner_that_comes_back_during_the_probe_keeps_its_shard() -> None:
@@ -590,6 +606,14 @@ def test_an_owner_whose_takeover_is_lost_logs_what_it_has_written(
     assert ("writes=7" in caplog.text) is is_lost
     rig.keeper.fail()
     assert rig.calls == ["beat", "look"], "once"
+
+
+def test_an_owner_that_is_gone_while_the_store_is_away_logs_no_loss(caplog: pytest.LogCaptureFixture) -> None:
+    rig = owning()
+    rig.error = AwayError("away")
+    rig.keeper.fail()
+    assert rig.calls == ["look"]
+    assert "store.lost_writes" not in caplog.text
 
 
 def test_the_end_is_orderly_though_the_store_is_away() -> None:
