@@ -156,6 +156,22 @@ def write(store: DictStore | Store, *parts: Batch) -> None:
     store.write(write_of(store, *parts), NOW)
 
 
+def parts_with(batch: Batch, late: list[Batch], chance: random.Random) -> list[Batch]:
+    """The batches of the next write, of which this may be one; none if it is of a verb that takes several turns.
+
+    Args:
+        late: those of such verbs, which are written after batches with higher ids.
+    """
+    if chance.random() < 0.2:
+        late.append(batch)
+        return []
+    if chance.random() < 0.3:
+        parts = sorted([*late, batch], key=lambda part: part.id)
+        late.clear()
+        return parts
+    return [batch]
+
+
 def random_writes(chance: random.Random) -> Iterator[list[Batch]]:
     """The batches of fifty writes: new messages, what becomes of those that are there, and definitions. Some belong to
     verbs that take several turns: they are written after batches with higher ids."""
@@ -165,13 +181,9 @@ def random_writes(chance: random.Random) -> Iterator[list[Batch]]:
         batch = Batch(step)
         for place in range(20 if chance.random() < 0.1 else chance.randrange(3)):
             batch.accepted.append((1, message(f"m{step}.{place}", body=b"x" * 50).packed))
-        if chance.random() < 0.2:
-            late.append(batch)
+        parts = parts_with(batch, late, chance)
+        if not parts:
             continue
-        parts = [batch]
-        if chance.random() < 0.3:
-            parts = sorted([*late, batch], key=lambda part: part.id)
-            late.clear()
         fresh = [part.base | place for part in parts for place in range(len(part.accepted))]
         for number in chance.sample(numbers + fresh, min(len(numbers + fresh), chance.randrange(4))):
             if chance.random() < 0.6:
