@@ -10,7 +10,9 @@ import socket
 import subprocess
 import sys
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,14 +31,15 @@ ORDERS = Queue("orders")
 class Control:
     """A client of test control in a few lines, as another language has it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, user: str = "") -> None:
         self._address = urlsplit(url)
+        self._headers = {"Authorization": f"Basic {b64encode(user.encode()).decode()}"} if user else {}
 
     def begin(self, method: str, path: str, body: object = None) -> http.client.HTTPConnection:
         """Send a request."""
         connection = http.client.HTTPConnection(self._address.hostname or "", self._address.port, timeout=DEADLINE)
         headers = {} if body is None else {"Content-Type": "application/json"}
-        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        connection.request(method, path, None if body is None else json.dumps(body), {**headers, **self._headers})
         return connection
 
     def raw(self, method: str, path: str, body: object = None) -> tuple[int, str]:
@@ -143,6 +146,37 @@ def test_a_broker_that_others_may_work_with_does_not_have_it(settings: dict[str,
 @pytest.mark.parametrize("settings", [{"users": "a:b"}, {"host": "0.0.0.0", "insecure": True}])
 def test_it_can_be_forced(settings: dict[str, object]) -> None:
     assert load({"test_control": True, "test_control_exposed": True, **settings}).settings.test_control
+
+
+def test_with_users_it_takes_the_rights() -> None:
+    rights = [{"may": ["view", "manage", "browse"], "namespace": "mine"}]
+    users = {"all": "secret", "some": {"password": "secret", "rights": rights}}
+    settings = {"test_control": True, "test_control_exposed": True}
+    with EmbeddedBroker(http=True, users=users, settings=settings) as broker:
+        nobody, some, everybody = (Control(broker.http_url, user) for user in ("", "some:secret", "all:secret"))
+        assert nobody.refused("POST", "namespaces")[0] == 401
+        assert some.refused("POST", "clock/freeze")[0] == 403
+        assert some.refused("POST", "namespaces", {"name": "other"})[0] == 403
+        everybody("POST", "namespaces", {"name": "mine"})
+        assert some("GET", "namespaces/mine/journal")["events"] == []
+        assert some.refused("GET", "namespaces/default/journal")[0] == 403
+        assert everybody("POST", "clock/freeze")["frozen"]
+
+
+def test_a_data_directory_is_kept(tmp_path: Path) -> None:
+    """The journal knows what was recovered."""
+    for number in range(2):
+        settings = {"test_control": True}
+        with EmbeddedBroker(http=True, data_dir=tmp_path, settings=settings) as broker:
+            control = Control(broker.http_url)
+            space = control("POST", "namespaces", {"name": "mine"})
+            assert control("POST", "clock/advance", {"ms": 1_000})["offset_ms"] >= 1_000
+            with ConnectionFactory(space["url"]).create_context() as context:
+                context.create_producer().send(ORDERS, str(number))
+                browser = context.create_browser(ORDERS)
+                assert [message.get_body(str) for message in browser] == [str(n) for n in range(number + 1)]
+            assert check(control, space, "received", destination="orders", count=1)["passed"]
+            assert check(control, space, "nothing_lost")["passed"]
 
 
 def test_a_test_broker_has_it_as_well() -> None:
