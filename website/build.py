@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from website import checks, commands, http_api, navigation, python_api, settings, staging
+from website.markup import tables
 from website.navigation import ROOT, Entry
 from website.python_api import UndocumentedError
 
@@ -55,7 +56,7 @@ def prepare() -> set[str]:
     written |= {commands.PAGE: commands.page(), settings.PAGE: settings.page(), **http_api.pages()}
     for page, text in written.items():
         (target / page).parent.mkdir(parents=True, exist_ok=True)
-        (target / page).write_text(text, "utf-8")
+        (target / page).write_text(tables(text) if page.endswith(".md") else text, "utf-8")
     shutil.copytree(PAGES, target, dirs_exist_ok=True)
     shutil.copyfile(ICON, target / "favicon.svg")
     template = Path(__file__).with_name("zensical.toml").read_text("utf-8")

@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Mapping
 
-from website.markup import cell, roles
+from website.markup import cell, roles, row
 from website.navigation import Entry
 
 PACKAGES = ("sievemq", "sievemq.aio", "sievemq_broker", "sievemq_testing", "sievemq_spark")
@@ -30,6 +30,12 @@ def names_of(package: str) -> dict[str, object]:
     """The public names of a package: those of its `__all__`."""
     module = importlib.import_module(package)
     return {name: getattr(module, name) for name in sorted(module.__all__, key=str.lower)}
+
+
+def identifier(package: str, name: str) -> str:
+    """The path of a public name in the sources. The package's own, unless a module has the name as well."""
+    module = f"{package}.{name}"
+    return f"{module}.{name}" if names_of(package)[name].__module__ == module else module
 
 
 def shared() -> dict[str, str]:
@@ -96,7 +102,9 @@ def _package(package: str, written: dict[str, str]) -> Entry:
     index = f"{FOLDER}/{package}/index.md"
     entry = Entry(package, index)
     text = [f"# `{package}`\n", _module(package), "| name | purpose |\n| --- | --- |"]
-    text += [f"| [`{n}`][{elsewhere.get(n, f'{package}.{n}')}] | {_first_sentence(it)} |" for n, it in names.items()]
+    text += [
+        f"| [`{n}`][{elsewhere.get(n) or identifier(package, n)}] | {_first_sentence(it)} |" for n, it in names.items()
+    ]
     text.append("")
     text += [_directive(package, name) for name in small]
     for name in large:
@@ -118,7 +126,7 @@ def _module(package: str) -> str:
 
 
 def _directive(package: str, name: str, level: int = 2) -> str:
-    return f"::: {package}.{name}\n    options:\n      heading_level: {level}\n"
+    return f"::: {identifier(package, name)}\n    options:\n      heading_level: {level}\n"
 
 
 def _first_sentence(it: object) -> str:

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from website.markup import tables
 from website.navigation import ROOT
 
 _FENCE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
@@ -99,7 +100,7 @@ def _rewritten(document: Path, text: str) -> str:
         return f'{match[1]} title="{match[2]}"' if "." in match[2] else match[1]
 
     parts = _FENCE.split(text)
-    parts[::2] = [_LINK.sub(link, _NESTED.sub("    ", _COMMENT.sub("", part))) for part in parts[::2]]
+    parts[::2] = [_LINK.sub(link, _NESTED.sub("    ", _COMMENT.sub("", tables(part)))) for part in parts[::2]]
     parts[1::2] = [_OPENING.sub(opening, part) for part in parts[1::2]]
     return "".join(parts)
 

@@ -50,13 +50,17 @@ def test_the_generated_pages_are_in_the_navigation(api: dict[str, str]) -> None:
 @pytest.mark.parametrize("package", python_api.PACKAGES)
 def test_every_public_name_is_described(api: dict[str, str], package: str) -> None:
     names = importlib.import_module(package).__all__
-    here = {f"{package}.{name}" for name in names}
+    here = {python_api.identifier(package, name) for name in names}
     elsewhere = python_api.shared() if package == "sievemq.aio" else {}
     described = python_api.described(api)
     assert here - described == {f"{package}.{name}" for name in elsewhere}
     assert set(elsewhere.values()) <= described
     index = api[f"{python_api.FOLDER}/{package}/index.md"]
     assert [name for name in names if f"| [`{name}`][" not in index] == []
+
+
+def test_a_function_is_described_though_a_module_has_its_name(api: dict[str, str]) -> None:
+    assert "\n::: sievemq_spark.drain.drain\n" in api[f"{python_api.FOLDER}/sievemq_spark/index.md"]
 
 
 def test_a_public_name_without_a_docstring_fails_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,4 +142,13 @@ def test_the_check_of_the_built_site_finds_what_is_wrong(tmp_path: Path) -> None
 def test_docstrings_become_markdown() -> None:
     text = "A :class:`~sievemq.Queue`.\n\n>>> 1 + 1\n2\n\nMore :mod:`sievemq`."
     assert markup.markdown(text) == "A `sievemq.Queue`.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nMore `sievemq`."
+    assert markup.markdown("So::\n\n    x = 1\n\n::\n\n    y") == "So:\n\n    x = 1\n\n\n\n    y"
+    together = (
+        "Args:\n    user, password: of both,\n        in two lines.\n    other: one.\n\nReturns:\n    a, b: pair."
+    )
+    assert markup.markdown(together) == together.replace(
+        "    user, password: of both,\n        in two lines.\n",
+        "    user: of both,\n        in two lines.\n    password: of both,\n        in two lines.\n",
+    )
+    assert markup.tables("| `a \\| b` \\| c |\n`a \\| b`") == "| `a | b` \\| c |\n`a \\| b`"
     assert markup.plain_cell("a*b | `x_y`\n<z>") == r"a\*b \| `x_y` \<z>"
