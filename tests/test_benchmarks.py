@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import alarm, cores, counted, floods, growth, latency
+from benchmarks import alarm, cores, counted, floods, growth, latency, listening
 from benchmarks.doors import DOORS, MARK, QTY, Door, Place
 from benchmarks.flood_rows import FLOODS
 from benchmarks.growth import SERIES
@@ -265,6 +265,13 @@ def test_the_table_takes_the_place_of_the_last_one(tmp_path: Path) -> None:
 def test_the_comparison_has_a_place_for_the_table() -> None:
     text = run.COMPARISON.read_text()
     assert text.count(run.BEGIN) == text.count(run.END) == 1
+
+
+def test_a_listener_is_measured_beside_a_loop() -> None:
+    with EmbeddedBroker() as broker:
+        for function in (listening.loop, listening.listener, listening.loop_of_tasks, listening.listener_in_tasks):
+            for typed in (False, True):
+                assert listening.run(function, broker.url, 3, typed) > 0
 
 
 def test_the_rig_is_a_broker() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect  # blocking: from sievemq._front import refuse_awaitable
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeAlias, Unpack
@@ -194,8 +195,7 @@ class _Running:
         context.set_auto_start(False)
         consumer = await _consumer(context, registration)
         context._session._engine.retry_by(registration.rule)
-        caller = _Caller(registration, context, self.context)
-        consumer.set_message_listener(caller.call_in_transaction if registration.transacted else caller.call)
+        consumer.set_message_listener(_callback(registration, context, self.context))
         self.sessions.append(context._session)
         self.consumers.append(consumer._consumer._engine)
 
@@ -255,6 +255,14 @@ async def _consumer(context: JMSContext, registration: Registration) -> JMSConsu
     if registration.durable:
         return await context.create_shared_durable_consumer(target, name, selector)
     return await context.create_shared_consumer(target, name, selector)
+
+
+def _callback(registration: Registration, context: JMSContext, outside: JMSContext) -> Callable[[Message], Any]:
+    """What is called with each message of one consumer. Arguments as of :class:`_Caller`."""
+    if registration.plan.silent and not registration.transacted:
+        return registration.plan.bind(context)
+    caller = _Caller(registration, context, outside)
+    return caller.call_in_transaction if registration.transacted else caller.call
 
 
 class _Caller:

@@ -166,6 +166,10 @@ _SIMPLE: Final[Mapping[Any, Convert]] = {
 }
 
 
+#: Types whose values need no conversion.
+_AS_THEY_ARE: Final = frozenset({bool, int, float, str})
+
+
 def _simple(annotation: Any) -> Convert | None:
     try:
         return _SIMPLE.get(annotation)
@@ -304,7 +308,7 @@ def _dataclass(annotation: Any) -> Convert | None:
         return None
     hints = _hints(annotation)
     made = [each for each in dataclasses.fields(annotation) if each.init]
-    converts = [(each.name, _field(annotation, each.name, hints[each.name])) for each in made]
+    converts = [(each.name, *_cheapest(hints[each.name], annotation, each.name)) for each in made]
     needed = {
         each.name
         for each in made
@@ -317,12 +321,10 @@ def _dataclass(annotation: Any) -> Convert | None:
                 return value
             raise Misfit(f"an object is needed, not {value!r:.60}")
         given: dict[str, Any] = {}
-        for name, each in converts:
+        for name, kind, each in converts:
             if name in value:
-                try:
-                    given[name] = each(value[name])
-                except Misfit as misfit:
-                    raise Misfit(misfit.what, f".{name}{misfit.path}") from misfit
+                found = value[name]
+                given[name] = found if type(found) is kind else _at(f".{name}", each, found)
             elif name in needed:
                 raise Misfit("it is missing", f".{name}")
         return annotation(**given)
@@ -354,6 +356,12 @@ def _typed_dict(annotation: Any) -> Convert | None:
         }
 
     return convert
+
+
+def _cheapest(annotation: Any, owner: Any, name: str) -> tuple[Any, Convert]:
+    """The type whose values are taken as they are, None if there is none; and the converter of other values."""
+    convert = _field(owner, name, annotation)
+    return next((kind for kind in _AS_THEY_ARE if kind is annotation), None), convert
 
 
 def _field(owner: Any, name: str, annotation: Any) -> Convert:

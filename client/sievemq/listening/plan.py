@@ -59,11 +59,14 @@ class Plan:
         context: class of the contexts of its API.
         names: that its annotations may use beside those of its module.
 
+    Attributes:
+        silent: it is annotated to return nothing.
+
     Raises:
         TypeError: a parameter that cannot get a value; names the parameter.
     """
 
-    __slots__ = ("_context", "_reads", "function", "name")
+    __slots__ = ("_context", "_reads", "function", "name", "silent")
 
     def __init__(self, function: Callable[..., Any], context: type, names: Mapping[str, Any]) -> None:
         self.function = function
@@ -73,6 +76,7 @@ class Plan:
         self._reads: list[tuple[str | None, Read | None]] = []
         body: str | None = None
         hints = self._hints(names)
+        self.silent = hints.get("return", self) is type(None)
         for parameter in inspect.signature(function).parameters.values():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 self._refuse(parameter.name, "a listener is called with one value for each parameter; name them")
@@ -272,6 +276,10 @@ def _bytes_of(message: Message) -> bytes:
 
 def _value_of(message: Message) -> Any:
     """The plain data of a body: JSON, the entries of a MapMessage, the object of an ObjectMessage."""
+    if type(message) is TextMessage:  # most often
+        text = message.get_text()
+        if text is not None:
+            return json.loads(text)
     if isinstance(message, MapMessage):
         return message.get_body(dict)
     if isinstance(message, ObjectMessage):
