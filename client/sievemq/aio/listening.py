@@ -89,7 +89,7 @@ class Listeners(Registry):
 
     @property
     def _is_started(self) -> bool:
-        return self._running is not None
+        return self._running is not None and not self._running.over
 
     @property
     def healthy(self) -> bool:
@@ -121,7 +121,7 @@ class Listeners(Registry):
             RuntimeError: it is started already.
             JMSException: the broker refused the connection or a consumer.
         """
-        if self._running is not None:
+        if self._is_started:
             raise RuntimeError("the application is started already")
         address = self._url if url is None else self._address(url)
         factory = ConnectionFactory(address, user_name=self._user, password=self._password)
@@ -146,10 +146,8 @@ class Listeners(Registry):
         Raises:
             IllegalStateException: in a listener of this application.
         """
-        running = self._running
-        if running is not None:
-            await running.end(self._stop_seconds)
-            self._running = None
+        if self._running is not None:
+            await self._running.end(self._stop_seconds)
 
     async def _ended(self) -> None:
         """Return when it is to stop, or when it cannot listen any more."""
@@ -172,6 +170,7 @@ class _Running:
     Attributes:
         context: of the connection; sends what belongs to no transaction.
         failure: why it cannot listen any more; None while it can.
+        over: it has stopped.
     """
 
     def __init__(self) -> None:
@@ -179,6 +178,7 @@ class _Running:
         self.sessions: list[Session] = []
         self.consumers: list[EngineConsumer] = []
         self.ending = Ending()
+        self.over = False
         self._stopping: Once | None = None
 
     async def connect(self, factory: ConnectionFactory) -> None:
@@ -226,7 +226,7 @@ class _Running:
     async def end(self, seconds: float) -> None:
         for session in self.sessions:
             session._control.check_may_close("the application")
-        if self._stopping is not None:
+        if self._stopping is not None and not self.over:
             await self._stopping.run(lambda: self._end(seconds))
 
     async def _end(self, seconds: float) -> None:
@@ -243,8 +243,11 @@ class _Running:
         await self.close()
 
     async def close(self) -> None:
-        if self.context is not None:
-            await self.context._connection.close()
+        try:
+            if self.context is not None:
+                await self.context._connection.close()
+        finally:
+            self.over = True
 
 
 async def _consumer(context: JMSContext, registration: Registration) -> JMSConsumer:

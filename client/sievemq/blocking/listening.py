@@ -90,7 +90,7 @@ class Listeners(Registry):
 
     @property
     def _is_started(self) -> bool:
-        return self._running is not None
+        return self._running is not None and not self._running.over
 
     @property
     def healthy(self) -> bool:
@@ -122,7 +122,7 @@ class Listeners(Registry):
             RuntimeError: it is started already.
             JMSException: the broker refused the connection or a consumer.
         """
-        if self._running is not None:
+        if self._is_started:
             raise RuntimeError("the application is started already")
         address = self._url if url is None else self._address(url)
         factory = ConnectionFactory(address, user_name=self._user, password=self._password)
@@ -147,10 +147,8 @@ class Listeners(Registry):
         Raises:
             IllegalStateException: in a listener of this application.
         """
-        running = self._running
-        if running is not None:
-            running.end(self._stop_seconds)
-            self._running = None
+        if self._running is not None:
+            self._running.end(self._stop_seconds)
 
     def _ended(self) -> None:
         """Return when it is to stop, or when it cannot listen any more."""
@@ -173,6 +171,7 @@ class _Running:
     Attributes:
         context: of the connection; sends what belongs to no transaction.
         failure: why it cannot listen any more; None while it can.
+        over: it has stopped.
     """
 
     def __init__(self) -> None:
@@ -180,6 +179,7 @@ class _Running:
         self.sessions: list[Session] = []
         self.consumers: list[EngineConsumer] = []
         self.ending = Ending()
+        self.over = False
         self._stopping: Once | None = None
 
     def connect(self, factory: ConnectionFactory) -> None:
@@ -227,7 +227,7 @@ class _Running:
     def end(self, seconds: float) -> None:
         for session in self.sessions:
             session._control.check_may_close("the application")
-        if self._stopping is not None:
+        if self._stopping is not None and not self.over:
             self._stopping.run(lambda: self._end(seconds))
 
     def _end(self, seconds: float) -> None:
@@ -244,8 +244,11 @@ class _Running:
         self.close()
 
     def close(self) -> None:
-        if self.context is not None:
-            self.context._connection.close()
+        try:
+            if self.context is not None:
+                self.context._connection.close()
+        finally:
+            self.over = True
 
 
 def _consumer(context: JMSContext, registration: Registration) -> JMSConsumer:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any
@@ -12,6 +14,7 @@ from typing import Annotated, Any
 import pytest
 
 from sievemq import JMSContext, Json, MapMessage, Message, Property, Queue, Reject, Retry, TextMessage, Topic
+from sievemq.observers import Observer, Source, observe, unobserve
 from sievemq_core.message.dead_letters import ATTEMPTS, ERROR
 from sievemq_testing import BrokerClock, Faults, TestNamespace
 
@@ -391,6 +394,35 @@ async def test_a_subscription_is_shared(world: World, sievemq_context: JMSContex
     assert calls == ["7"]
     if durable:
         sievemq_context.unsubscribe("billing")
+
+
+async def test_observers_are_around_each_call(world: World, sievemq_context: JMSContext) -> None:
+    app, calls = world.app(), Calls()
+
+    class Watching(Observer):
+        @contextmanager
+        def process(self, message: Message, source: Source) -> Iterator[None]:
+            calls.append(f"before, at {source.destination}")
+            try:
+                yield
+            except Reject as error:
+                calls.append(str(error))
+                raise
+
+    @app.listener("orders")
+    def take(number: int) -> None:
+        """Text is none."""
+
+    observer = Watching()
+    observe(observer)
+    try:
+        async with world.running(app):
+            send(sievemq_context, "text")
+            await world.dead(reason="rejected")
+    finally:
+        unobserve(observer)
+    assert calls[0] == "before, at queue:orders"
+    assert calls[1].startswith("the body is no int: ")
 
 
 async def test_a_consumer_that_the_broker_ends_ends_the_application(world: World, sievemq_context: JMSContext) -> None:

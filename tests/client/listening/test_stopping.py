@@ -138,6 +138,30 @@ async def test_a_cancelled_start_leaves_nothing_open(sievemq_namespace: TestName
             await starting
 
 
+async def test_a_cancelled_stop_is_carried_out(sievemq_namespace: TestNamespace, sievemq_context: JMSContext) -> None:
+    app, begun, go_on = sievemq.aio.Listeners(sievemq_namespace.url), asyncio.Event(), asyncio.Event()
+
+    @app.listener("orders")
+    async def take(message: Message) -> None:
+        begun.set()
+        await go_on.wait()
+
+    sievemq_context.create_producer().send(Queue("orders"), "a chair")
+    await app.start()
+    await begun.wait()
+    stopping = asyncio.ensure_future(app.stop())
+    await asyncio.sleep(0)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    go_on.set()
+    await app.stop()
+    assert not app.healthy
+    sievemq_namespace.queue("orders").assert_consumed(count=1)
+    async with app:
+        assert app.healthy
+
+
 async def test_the_broker_goes_and_comes(world: World, own_broker: TestBroker) -> None:
     """With the broker away an application waits, and goes on when it is back."""
     world.namespace = own_broker.namespace("default")
