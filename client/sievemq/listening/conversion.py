@@ -86,6 +86,13 @@ def shown(annotation: Any) -> str:
     return annotation.__qualname__ if isinstance(annotation, type) else str(annotation).removeprefix("typing.")
 
 
+def reason_of(error: Exception) -> str:
+    """Why data does not fit, in one line."""
+    if hasattr(error, "errors") and hasattr(error, "error_count"):  # Pydantic's, without its links
+        return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def is_struct(annotation: Any) -> bool:
     """True for a subclass of msgspec.Struct."""
     msgspec = sys.modules.get("msgspec")
@@ -393,7 +400,7 @@ def _model(annotation: Any) -> Convert | None:
         try:
             return annotation.model_validate(value)
         except ValueError as error:
-            raise Misfit(" ".join(str(error).split())) from error
+            raise Misfit(reason_of(error)) from error
 
     return convert
 

@@ -16,6 +16,7 @@ from sievemq.listening.conversion import (
     is_model,
     is_struct,
     is_union,
+    reason_of,
     shown,
     unwrapped,
 )
@@ -220,8 +221,7 @@ class Plan:
                     raise Reject("the message has no body") from error
                 return default
             except Exception as error:  # whatever a type's own code raises
-                reason = " ".join(str(error).split()) or type(error).__name__
-                raise Reject(f"the body is no {shown(kind)}: {reason}") from error
+                raise Reject(f"the body is no {shown(kind)}: {reason_of(error)}") from error
 
         return read
 
