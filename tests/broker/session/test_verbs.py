@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -19,6 +19,7 @@ from sievemq_core.wire.commands import COMMANDS, Command, Field
 
 TYPES: dict[str, Any] = {
     "uint": int, "bool": bool, "str": str, "str?": str | None, "ids": Sequence[int], "map": dict[str, Any],
+    "map?": Mapping[str, Any] | None,
     "any": Any, "envelope": tuple[Any, ...],
 }  # fmt: skip
 FUNCTIONS = {Command.SEND: verbs.send, Command.ACKNOWLEDGE: verbs.acknowledge, Command.CREDIT: verbs.credit}

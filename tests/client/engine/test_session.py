@@ -39,8 +39,8 @@ def test_ack_08_ack_14_recover_drops_buffered_and_arriving_messages(broker: Fake
     broker.deliver(consumer, 1, 2, 3)
     assert take(consumer) == "1"
     recovering = session.recover()
-    ((number, request, which, handed),) = broker.heard()
-    assert (number, which, handed) == (Command.RECOVER, session.id, (consumer.id, 1))
+    ((number, request, which, handed, failure),) = broker.heard()
+    assert (number, which, handed, failure) == (Command.RECOVER, session.id, (consumer.id, 1), None)
     broker.deliver(consumer, 4)  # sent before the broker knew
     assert take(consumer) is None
     broker.say(Command.OK, request, None)
@@ -71,12 +71,26 @@ def test_txn_03_commit_reports_handed_messages_and_keeps_the_buffer(broker: Fake
     broker.deliver(consumer, 1, 2)
     take(consumer)
     committing = session.commit()
-    assert broker.grant()[2:] == (session.id, (consumer.id, 1))
+    assert broker.grant()[2:] == (session.id, (consumer.id, 1), None)
     committing.result()
     assert take(consumer) == "2"
     session.rollback()
-    assert broker.grant()[2:] == (session.id, (consumer.id, 2))
+    assert broker.grant()[2:] == (session.id, (consumer.id, 2), None)
     assert take(consumer) is None
+
+
+def test_a_commit_carries_the_rule_of_the_listener_and_a_rollback_its_failure(broker: FakeBroker) -> None:
+    session = broker.session(0)
+    session.retry_by({"attempts": 3})
+    consumer = broker.consumer(session)
+    broker.deliver(consumer, 1, 2)
+    take(consumer)
+    committing = session.commit()
+    assert broker.grant()[4] == {"attempts": 3}
+    committing.result()
+    take(consumer)
+    session.rollback({"attempts": 3, "text": "ValueError"})
+    assert broker.grant()[4] == {"attempts": 3, "text": "ValueError"}
 
 
 def test_txn_09_a_commit_that_ends_as_a_rollback(broker: FakeBroker) -> None:
