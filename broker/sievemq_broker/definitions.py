@@ -334,7 +334,7 @@ def _subscription(table: object, place: str) -> SubscriptionDefinition:
         _check_name("client_id", client_id, place)
     if selector is not None and not isinstance(selector, str):
         raise ValueError(f"{place}: selector must be text, not {selector!r:.60}")
-    if dialect is not None and dialect not in DIALECTS:
+    if dialect is not None and (not isinstance(dialect, str) or dialect not in DIALECTS):
         raise ValueError(f"{place}: dialect must be one of {', '.join(DIALECTS)}, not {dialect!r:.60}")
     flags = {"shared": given.get("shared", client_id is None), "no_local": given.get("no_local", False)}
     for key, value in flags.items():

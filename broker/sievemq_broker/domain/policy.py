@@ -128,7 +128,7 @@ class DestinationPolicy:
             _check_whole(name, getattr(self, name) or 0)
         if type(self.dead_letter_expired) is not bool:
             raise ValueError(f"dead_letter_expired must be True or False, it is {self.dead_letter_expired!r}")
-        if self.redelivery_factor < 1:
+        if not self.redelivery_factor >= 1:  # nor NaN
             raise ValueError(f"redelivery_factor must be at least 1, it is {self.redelivery_factor}")
         if self.slow_consumer_seconds < 0:
             raise ValueError(f"slow_consumer_seconds must not be negative, it is {self.slow_consumer_seconds}")

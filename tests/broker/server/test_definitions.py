@@ -98,6 +98,8 @@ def context(broker: EmbeddedBroker) -> Iterator[JMSContext]:
         (shop(subscriptions=[{**AUDIT, "client_id": 1}]), "1 (audit): client_id must be text, not 1"),
         (shop(subscriptions=[{**AUDIT, "selector": 1}]), "1 (audit): selector must be text, not 1"),
         (shop(subscriptions=[{**AUDIT, "dialect": "sql"}]), "1 (audit): dialect must be one of jakarta"),
+        (shop(subscriptions=[{**AUDIT, "dialect": ["mqe"]}]), "1 (audit): dialect must be one of jakarta"),
+        ({"rules": {"q": {"redelivery_factor": float("nan")}}}, "for 'q': redelivery_factor must be at least 1"),
         (shop(subscriptions=[{**AUDIT, "shared": 1}]), "1 (audit): shared must be true or false, not 1"),
         (shop(subscriptions=[{**AUDIT, "shared": False}]), "1 (audit): a subscription that is not shared needs"),
         (shop(subscriptions=[{**AUDIT, "no_local": True}]), "1 (audit): a shared subscription has no no_local"),
