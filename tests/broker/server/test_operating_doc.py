@@ -59,8 +59,9 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     with EmbeddedBroker(http=True, data_dir=tmp_path_factory.mktemp("data")) as broker:
         broker.call(lambda b: b.namespace("default").create("queue:q"))
         texts = [scrape(broker, "/metrics"), scrape(broker, "/metrics/detailed")]
-    with SharingBroker(World(), LONG, http=True) as broker:
-        texts.append(scrape(broker, "/metrics"))
+    world = World()
+    with SharingBroker(world, LONG, http=True) as broker, SharingBroker(world, LONG, http=True) as follower:
+        texts += [scrape(broker, "/metrics"), scrape(follower, "/metrics")]
     detailed = {family.name for family in text_string_to_metric_families(texts[1])}
     assert {name for name in detailed if not name.startswith("sievemq_detailed_")} == {"sievemq_destination_info"}
     families: dict[str, str] = {}
