@@ -102,9 +102,8 @@ def _package(package: str, written: dict[str, str]) -> Entry:
     index = f"{FOLDER}/{package}/index.md"
     entry = Entry(package, index)
     text = [f"# `{package}`\n", _module(package), "| name | purpose |\n| --- | --- |"]
-    text += [
-        f"| [`{n}`][{elsewhere.get(n) or identifier(package, n)}] | {_first_sentence(it)} |" for n, it in names.items()
-    ]
+    for name, it in names.items():
+        text.append(row(f"[`{name}`][{elsewhere.get(name) or identifier(package, name)}]", _first_sentence(it)))
     text.append("")
     text += [_directive(package, name) for name in small]
     for name in large:
