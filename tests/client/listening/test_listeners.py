@@ -258,11 +258,12 @@ async def test_results_go_to_a_fixed_destination(world: World, sievemq_context: 
     assert [each.get_body(str) for each in world.namespace.queue("receipts").messages()] == ["LOUD"]
 
 
+@pytest.mark.parametrize("send_confirm", ["auto", "always"])
 @pytest.mark.parametrize("transacted", [False, True])
 async def test_a_reply_that_nobody_waits_for_is_dropped(
-    world: World, sievemq_context: JMSContext, transacted: bool
+    world: World, sievemq_context: JMSContext, transacted: bool, send_confirm: str
 ) -> None:
-    app, calls = world.app(), Calls()
+    app, calls = world.app(send_confirm=send_confirm), Calls()
 
     @app.listener("orders", transacted=transacted)
     def take(body: str) -> str:
@@ -278,6 +279,19 @@ async def test_a_reply_that_nobody_waits_for_is_dropped(
         await world.consumed()
         assert app.healthy
     assert calls == ["a chair"]
+
+
+async def test_a_result_without_a_destination_is_dropped(world: World, sievemq_context: JMSContext) -> None:
+    app = world.app()
+
+    @app.listener("orders")
+    def take(body: str) -> str:
+        return body
+
+    async with world.running(app):
+        send(sievemq_context)
+        await world.consumed()
+    assert world.namespace.destinations == ["queue:orders"]
 
 
 # -- transactions -----------------------------------------------------------------------------------------------------

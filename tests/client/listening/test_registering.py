@@ -6,6 +6,7 @@ import enum
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any, TypedDict
 
@@ -148,6 +149,11 @@ def test_two_listeners_cannot_divide_a_queue_at_random(app: Listeners) -> None:
 def test_a_wrong_rule_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Retry(**wrong)
+
+
+def test_the_delays_of_a_rule() -> None:
+    rule = Retry(attempts=5, delay=timedelta(minutes=1), backoff=3, max_delay=timedelta(minutes=10))
+    assert rule.delays() == [timedelta(minutes=minutes) for minutes in (1, 3, 9, 10)]
 
 
 def test_the_function_stays_as_it_is(app: Listeners) -> None:

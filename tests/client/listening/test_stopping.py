@@ -106,6 +106,8 @@ async def test_an_application_starts_again(world: World, sievemq_context: JMSCon
         async with world.running(app):
             with pytest.raises(RuntimeError, match="started already"):
                 await world.call(app.start)
+            with pytest.raises(RuntimeError, match="registered before"):
+                app.listener("others")
             sievemq_context.create_producer().send(Queue("orders"), "a chair")
             await world.consumed(count=count)
         await world.call(app.stop)
