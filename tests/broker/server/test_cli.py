@@ -17,12 +17,12 @@ from sievemq_broker.users.account import User
 def test_every_setting_has_an_option() -> None:
     settings = {f.name for f in fields(Settings)} - {"destinations", "namespaces"}  # tables: file or environment
     options = {"users" if name == "user" else name for name in inspect.signature(cli.broker).parameters}
-    assert options - {"config_file"} == settings
+    assert options - {"config_file", "handover"} == settings
 
 
 def test_settings_reach_the_broker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[Settings] = []
-    monkeypatch.setattr("sievemq_broker.server.process.run", lambda settings: seen.append(settings) or 0)
+    monkeypatch.setattr("sievemq_broker.server.process.run", lambda settings, **_: seen.append(settings) or 0)
     monkeypatch.setenv("SIEVEMQ_HEARTBEAT_SECONDS", "9")
     file = tmp_path / "broker.toml"
     file.write_text("drain_seconds = 7\n")
