@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -76,12 +77,12 @@ def compile_to(folder: Path, sources: list[str]) -> None:
         RuntimeError: mypyc refuses them, or there is no C compiler, or it failed; what they said stands above.
     """
     import setuptools  # first, so that mypyc makes extensions for it
-    from mypyc.build import mypycify
+    from mypyc import build as mypyc
     from setuptools.command.build_ext import build_ext
 
     scratch = folder.with_name("scratch")
     try:
-        extensions = mypycify(
+        extensions = mypyc.mypycify(
             [*MYPY, "--cache-dir", str(scratch / "cache"), *sources],
             opt_level=os.environ.get("SIEVEMQ_COMPILE_LEVEL", "3"),
             debug_level="0",
@@ -95,8 +96,9 @@ def compile_to(folder: Path, sources: list[str]) -> None:
             # Generated C has no reader. gcc also looks for warnings that -w hides; for this one it takes four times as
             # long as to compile.
             extension.extra_compile_args += ["-w", "-Wno-misleading-indentation"]
-            # The same bytes, whatever the folder that they are made in is called.
-            extension.extra_compile_args += ["-g0", f"-ffile-prefix-map={scratch}=."]
+            # The same bytes, whatever the folders are called of the C sources, of mypyc's and of Python's headers.
+            folders = scratch, Path(mypyc.__file__).parent, sysconfig.get_path("include")
+            extension.extra_compile_args += ["-g0", *(f"-ffile-prefix-map={each}=." for each in folders)]
 
     class Build(build_ext):  # type: ignore[misc]  # setuptools has no types
         """Links without the folder of this machine's Python, which a Python of pyenv asks for and no module needs."""
