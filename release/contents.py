@@ -22,7 +22,8 @@ SDIST = frozenset(
     {"CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "hatch_build.py", "pyproject.toml", ".gitignore"}
 )
 
-_TEST = re.compile(r"(?:^|/)(?:tests?/|test_[^/]+\.py$|conftest\.py$)")
+_TEST_PLACE = re.compile(r"(?:^|/)(?:tests/|conftest\.py$)")
+_TEST = re.compile(rb"^(?:async )?def test_|^class Test\w*:", re.MULTILINE)
 _RUBBISH = re.compile(r"(?:\.py[co]$|(?:^|/)__pycache__/|\.orig$|\.rej$|~$|(?:^|/)\.DS_Store$)")
 _LIBRARY = re.compile(r"\.(?:so|pyd)$")
 
@@ -48,7 +49,8 @@ def check(path: Path, foreign: tuple[bytes, ...] = ()) -> None:
 def wrong(name: str, files: Mapping[str, bytes], foreign: tuple[bytes, ...] = ()) -> list[str]:
     """What is wrong with an sdist or a wheel, by its name and members; see :func:`check`."""
     found = list(_of_wheel(name, files) if name.endswith(".whl") else _of_sdist(files))
-    found += [f"{each} does not belong there" for each in files if _TEST.search(each) or _RUBBISH.search(each)]
+    found += [f"{each} does not belong there" for each in files if _RUBBISH.search(each)]
+    found += [f"{each} does not belong there" for each, data in files.items() if _is_test(each, data)]
     for text in foreign:
         names = [each for each, data in files.items() if text in data]
         found += [f"{names[0]} contains {text!r}, as do {len(names) - 1} others"] if names else []
@@ -113,6 +115,12 @@ def _of_sdist(files: Mapping[str, bytes]) -> Iterator[str]:
     yield from (f"{each} is missing" for each in sorted(allowed - others))
     yield from _typed({each.partition("/")[2]: data for each, data in files.items()})
     yield from (f"{each} is missing" for each in _compiled(project) if each not in files)
+
+
+def _is_test(name: str, data: bytes) -> bool:
+    """Whether pytest would collect a file. By its name alone a module about test control would be one, too."""
+    is_named_so = PurePosixPath(name).name.startswith("test_") and name.endswith(".py")
+    return _TEST_PLACE.search(name) is not None or (is_named_so and _TEST.search(data) is not None)
 
 
 def _typed(files: Mapping[str, bytes]) -> Iterator[str]:

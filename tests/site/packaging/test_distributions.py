@@ -151,7 +151,7 @@ SDIST = {
 
 
 def test_files_in_order_pass() -> None:
-    assert contents.wrong(PURE, WHEEL) == []
+    assert contents.wrong(PURE, {**WHEEL, "sievemq/test_control.py": b"def control() -> None:\n"}) == []
     libraries = {"sievemq__mypyc.so": b"", "sievemq/hot.so": b""}
     assert contents.wrong("sievemq-1.0-cp311-cp311-linux_x86_64.whl", {**WHEEL, **libraries}) == []
     assert contents.wrong("sievemq-1.0.tar.gz", SDIST) == []
@@ -161,7 +161,8 @@ def test_files_in_order_pass() -> None:
     ("name", "data", "wrong"),
     [
         ("sievemq/tests/x.py", b"", "sievemq/tests/x.py does not belong there"),
-        ("sievemq/test_x.py", b"", "sievemq/test_x.py does not belong there"),
+        ("sievemq/test_x.py", b"import x\n\n\nasync def test_y():", "sievemq/test_x.py does not belong there"),
+        ("sievemq/test_x.py", b"class TestX:\n", "sievemq/test_x.py does not belong there"),
         ("sievemq/conftest.py", b"", "sievemq/conftest.py does not belong there"),
         ("sievemq/__pycache__/a.pyc", b"", "sievemq/__pycache__/a.pyc does not belong there"),
         ("tools/x.py", b"", "tools does not belong there"),
