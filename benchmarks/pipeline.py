@@ -78,17 +78,20 @@ class Meter:
     def measure(self, case: str, rows: int, work: Callable[[], object]) -> dict[str, Any]:
         before = self._used()
         seconds = timed(work)
-        used = {kind: after - before[kind] for kind, after in self._used().items()}
-        return {"case": case, "rows": rows, "seconds": seconds, "cpu": used, "load": os.getloadavg()[0]}
+        cpu = {"java": 0.0, "workers": 0.0, "broker": 0.0}
+        for pid, (kind, used) in self._used().items():
+            cpu[kind] += used - before.get(pid, (kind, 0.0))[1]
+        return {"case": case, "rows": rows, "seconds": seconds, "cpu": cpu, "load": os.getloadavg()[0]}
 
-    def _used(self) -> dict[str, float]:
-        """Processor seconds so far of Java, of Spark's Python workers, and of the broker."""
+    def _used(self) -> dict[int, tuple[str, float]]:
+        """Kind and processor seconds so far of each process: Java, one of Spark's Python workers, or the broker. What a
+        worker used that has ended is lost: Spark ends those that were idle for a minute."""
         broker = set(processes_of(self._broker.process.pid))
-        used = {"java": 0.0, "workers": 0.0, "broker": 0.0}
+        found = {}
         for pid in processes_of(os.getpid())[1:]:
             kind = "broker" if pid in broker else "java" if _name_of(pid) == "java" else "workers"
-            used[kind] += cpu_seconds(pid, ended=True)
-        return used
+            found[pid] = kind, cpu_seconds(pid)
+        return found
 
 
 def _name_of(pid: int) -> str:
