@@ -50,8 +50,8 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
 def test_every_path_is_one(document: Path) -> None:
-    """As in `broker/sievemq_broker/domain/`, or in a package: `wire/commands.py`. What a build or benchmark has written, and the
-    environment that it was run in, need not be there."""
+    """As in `broker/sievemq_broker/domain/`, or in a package: `wire/commands.py`. What a build or a benchmark has
+    written, and the environment that it was run in, need not be there."""
     for path in re.findall(r"`([\w.-]+/[\w./-]*)`", prose(ROOT / document)):
         if path.partition("/")[0] in FOLDERS and not path.startswith(("benchmarks/results/", "build/")):
             assert any((place / path).exists() for place in (ROOT, (ROOT / document).parent, *PACKAGES)), path
