@@ -56,7 +56,7 @@ PROMISES = {
     "postgres": Promise(commands=(("python", "-c", "import sievemq_broker.store.postgres"),)),
     "site": Promise(commands=(("zensical", "--version"),)),
     "spark": Promise(("sievemq_spark",), commands=(("sievemq", "pipeline", "--help"),)),
-    "test": Promise(("sievemq_testing",), ("typer", "rich", "testcontainers")),
+    "test": Promise(("sievemq_testing",), ("typer", "rich", "testcontainers", "msgspec", "starlette")),
 }
 
 
@@ -102,7 +102,7 @@ class Environment:
         return printed.strip()
 
     def import_ms(self) -> float:
-        """Milliseconds of the processor for `import sievemq` in a new process: the median of eleven, bytecode on disk."""
+        """Milliseconds of the processor for `import sievemq`, bytecode on disk: the median of eleven."""
         times = [float(run([self.program("python"), "-c", _IMPORT], self.folder)) for _ in range(12)]
         return statistics.median(times[1:])
 
