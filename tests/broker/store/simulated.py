@@ -56,7 +56,6 @@ FOLLOWERS = (
     "new batches forgotten",
     "states of what was followed forgotten",
     "followed batches that are gone restored",
-    "followed without seals",
 )
 
 #: Commits that a promoted replica may lack.
@@ -461,10 +460,9 @@ class Wrong(Reading):
         elif fault == "followed batches that are gone restored":
             missing = {own: b"" for own in self._built if own not in self.tables.data}
             self.tables.data = {**self.tables.data, **missing}
-        if fault in ("followed batches that are gone restored", "followed without seals"):
-            self.tables.batches = self._any_seal  # type: ignore[method-assign]
+            self.tables.batches = self._with_built  # type: ignore[method-assign]
 
-    def _any_seal(self) -> Iterator[tuple[int, bytes | SavedBatch, bytes | None]]:
+    def _with_built(self) -> Iterator[tuple[int, bytes | SavedBatch, bytes | None]]:
         for own, row, state in Tables.batches(self.tables):
             yield own, self._built[own][1] if own in self._built else row, state
 

@@ -87,7 +87,6 @@ FAULTS = {
     "new batches forgotten": Bias(),
     "states of what was followed forgotten": Bias(),
     "followed batches that are gone restored": Bias(),
-    "followed without seals": Bias(loses=True),
 }
 
 

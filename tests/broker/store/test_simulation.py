@@ -9,10 +9,7 @@ import pytest
 from .simulation import FAULTS, first_found, run
 
 #: Found in one of some hundred worlds: they are left to the program, and to the tests of the lease and of the follower.
-RARE = {
-    "lease counted from the answer", "observed over any connection", "followed batches that are gone restored",
-    "followed without seals",
-}  # fmt: skip
+RARE = {"lease counted from the answer", "observed over any connection", "followed batches that are gone restored"}
 
 
 @pytest.fixture(autouse=True)
