@@ -138,9 +138,12 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     for ca, names in (("ca", ("server", "client")), ("other", ("stranger",))):
-        openssl("req", "-x509", *new_key, "-keyout", f"{ca}.key", "-out", f"{ca}.pem", "-subj", f"/CN={ca}")
+        openssl("req", "-x509", *new_key, "-keyout", f"{ca}.key", "-out", f"{ca}.pem", "-subj", f"/CN={ca}",
+                "-addext", "keyUsage=critical,keyCertSign,cRLSign")  # fmt: skip  # wanted from Python 3.13 on
         for name in names:
-            (folder / f"{name}.ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+            (folder / f"{name}.ext").write_text(
+                "subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash\n"
+            )
             openssl("req", *new_key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
             openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{ca}.pem", "-CAkey", f"{ca}.key",
                     "-CAcreateserial", "-out", f"{name}.pem", "-extfile", f"{name}.ext")  # fmt: skip

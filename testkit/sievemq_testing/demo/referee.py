@@ -29,14 +29,18 @@ class Referee:
 
     def __init__(self, flights: Iterable[Flight]) -> None:
         self._connection = sqlite3.connect(":memory:")
-        self._connection.execute("PRAGMA case_sensitive_like = ON")
-        columns = ", ".join(f"{name} {_SQL_TYPES[kind]}" for name, kind in COLUMNS.items())
-        self._connection.execute(f"CREATE TABLE flights ({columns}, fingerprint INTEGER)")
-        places = ", ".join("?" * (len(COLUMNS) + 1))
-        self._connection.executemany(
-            f"INSERT INTO flights VALUES ({places})",  # noqa: S608 - places are question marks
-            ((*[flight.properties.get(name) for name in COLUMNS], flight.fingerprint) for flight in flights),
-        )
+        try:
+            self._connection.execute("PRAGMA case_sensitive_like = ON")
+            columns = ", ".join(f"{name} {_SQL_TYPES[kind]}" for name, kind in COLUMNS.items())
+            self._connection.execute(f"CREATE TABLE flights ({columns}, fingerprint INTEGER)")
+            places = ", ".join("?" * (len(COLUMNS) + 1))
+            self._connection.executemany(
+                f"INSERT INTO flights VALUES ({places})",  # noqa: S608 - places are question marks
+                ((*[flight.properties.get(name) for name in COLUMNS], flight.fingerprint) for flight in flights),
+            )
+        except BaseException:
+            self._connection.close()
+            raise
 
     def verdict(self, selector: str | None, left_by: Iterable[str] = ()) -> Verdict:
         """Compute the messages that a consumer with this selector must receive.

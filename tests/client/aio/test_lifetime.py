@@ -298,6 +298,7 @@ def identity(tmp_path: Path) -> tuple[str, str]:
     key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "certificate.pem")
     new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", certificate]
     name = ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    name += ["-addext", "keyUsage=critical,digitalSignature,keyCertSign"]
     subprocess.run(["openssl", "req", "-x509", *new, *name], check=True, capture_output=True)
     return key, certificate
 

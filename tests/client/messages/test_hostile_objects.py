@@ -223,8 +223,8 @@ def test_the_repr_of_a_deep_object_does_not_raise() -> None:
         deep = (deep,)
     message = ObjectMessage(deep)
     assert message._body is not PENDING
-    assert "bytes" in repr(message)
-    assert "bytes" in str([message])
+    assert repr(message).startswith("ObjectMessage(")  # newer Pythons write what 3.11 gives up at
+    assert "ObjectMessage(" in str([message])
 
 
 # -- linear time ------------------------------------------------------------------------------------------------------
