@@ -1,7 +1,7 @@
-"""Imports SieveMQ as on another system: ``python without_unix.py win32``, or ``darwin``.
+"""Imports SieveMQ as on other systems: ``python without_unix.py win32 darwin``.
 
-Everything is imported once as it is, so that other packages are there. Then what the other system lacks is hidden,
-`sys.platform` names it, and SieveMQ is imported again. At last messages go round, with a data directory too.
+Everything is imported once as it is, so that other packages are there. Then, in a process for each system, what it
+lacks is hidden, `sys.platform` names it, and SieveMQ is imported again. Messages go round, with a data directory too.
 """
 
 from __future__ import annotations
@@ -66,16 +66,31 @@ def hide(platform: str) -> None:
     sys.platform = platform
 
 
-def main() -> None:
-    (platform,) = sys.argv[1:]
-    before = [smoke.load(package)[0] for package in smoke.PACKAGES]
+def check(platform: str, loaded: list[int]) -> None:
+    """Import SieveMQ as on a system, and exchange messages.
+
+    Args:
+        platform: its name in `sys.platform`.
+        loaded: how many modules of each package can be imported here.
+    """
     for name in [name for name in sys.modules if name.partition(".")[0] in (*smoke.PACKAGES, "pyspark_sievemq")]:
         del sys.modules[name]
     hide(platform)
-    after = [smoke.load(package) for package in smoke.PACKAGES]
-    assert [loaded for loaded, _ in after] == before, after
+    found = [smoke.load(package) for package in smoke.PACKAGES]
+    assert [number for number, _ in found] == loaded, found
     smoke.round_trips()
-    print(f"{platform}: {sum(before)} modules")
+    print(f"{platform}: {sum(loaded)} modules", flush=True)
+
+
+def main() -> None:
+    loaded = [smoke.load(package)[0] for package in smoke.PACKAGES]
+    for platform in sys.argv[1:]:
+        child = os.fork()  # from here, so that other packages are imported once
+        if not child:
+            check(platform, loaded)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert status == 0, platform
 
 
 if __name__ == "__main__":
