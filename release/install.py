@@ -52,7 +52,7 @@ PROMISES = {
     "demo": Promise(commands=(("sievemq", "demo", "flights", "--limit", "2000"),)),
     "dev": Promise(("sievemq", "sievemq_broker", "sievemq_testing")),
     "fuzz": Promise(),
-    "otel": Promise(("sievemq",), ("typer", "rich")),
+    "otel": Promise(("sievemq",), ("typer", "rich", "tomli_w")),
     "postgres": Promise(commands=(("python", "-c", "import sievemq_broker.store.postgres"),)),
     "site": Promise(commands=(("zensical", "--version"),)),
     "spark": Promise(("sievemq_spark",), commands=(("sievemq", "pipeline", "--help"),)),
