@@ -11,6 +11,7 @@ for each Python of this machine. Those that are published are made for more syst
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import time
@@ -208,13 +209,15 @@ def write_sbom(path: Path, python: str, epoch: int) -> None:
         python: the environment's interpreter.
         epoch: its time, in seconds since 1970.
     """
-    command = [
-        str(Path(sys.executable).with_name("cyclonedx-py")),
-        "environment",
-        "--output-reproducible",
-    ]
-    own = ["--pyproject", str(ROOT / "pyproject.toml"), "--mc-type", "library", "--output-file", str(path), python]
-    run([*command, *own], None, {"SOURCE_DATE_EPOCH": str(epoch)})
+    version = notes.version()
+    project = WORK / "pyproject.toml"  # the tool reads no version from elsewhere
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    project.write_text(text.replace('dynamic = ["version"]', f'version = "{version}"', 1), encoding="utf-8")
+    command = [str(Path(sys.executable).with_name("cyclonedx-py")), "environment", "--output-reproducible"]
+    own = ["--pyproject", str(project), "--mc-type", "library", python]
+    made = json.loads(run([*command, *own], None, {"SOURCE_DATE_EPOCH": str(epoch)}))
+    made["metadata"]["component"]["purl"] = f"pkg:pypi/sievemq@{version}"
+    path.write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
 
 
 def main() -> int:
