@@ -17,9 +17,12 @@ from typing import Any
 PACKAGES = ("sievemq", "sievemq_broker", "sievemq_core", "sievemq_spark", "sievemq_testing")
 #: Modules beside them.
 MODULES = ("pyspark_sievemq.py",)
-#: What is in the sdist beside the packages: how to build it, and what a reader looks for first.
+#: What is in the sdist beside the packages: how to build and try it, and what a reader looks for first.
 SDIST = frozenset(
-    {"CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "hatch_build.py", "pyproject.toml", ".gitignore"}
+    {
+        *("CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md"),
+        *("hatch_build.py", "pyproject.toml", "release/smoke.py", ".gitignore"),
+    }
 )
 
 _TEST_PLACE = re.compile(r"(?:^|/)(?:tests/|conftest\.py$)")

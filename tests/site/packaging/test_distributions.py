@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -116,6 +117,14 @@ def test_a_command_without_its_extra_says_which_one_to_install(base_install: Pat
 def test_each_extra_is_tried_in_a_release() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert PROMISES.keys() == {"", *project["optional-dependencies"]}
+
+
+def test_what_cibuildwheel_runs_is_in_the_sdist() -> None:
+    """It unpacks the sdist and works there: {project} is the sdist's folder, not the clone."""
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    named = re.findall(r"{project}/(\S+)", tools["cibuildwheel"]["test-command"])
+    assert named
+    assert set(named) <= {*tools["hatch"]["build"]["targets"]["sdist"]["only-include"]} & contents.SDIST
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
