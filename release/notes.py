@@ -23,6 +23,8 @@ _HEADING = re.compile(r"^## \[(?P<name>[^\]]+)\](?: - (?P<date>\d{4}-\d\d-\d\d))
 COPIES = {
     "docker/Dockerfile": re.compile(r"^(ARG VERSION=)\S+", re.MULTILINE),
     "docs/testing.md": re.compile(r"(\bsievemq-python/)[^\s,]+"),
+    "testkit/java/pom.xml": re.compile(r"^(  <version>)[^<]+", re.MULTILINE),
+    "testkit/node/package.json": re.compile(r'^(  "version": ")[^"]+', re.MULTILINE),
 }
 #: What PyPI and the tag of a release take: a final version, or a pre-release of one.
 _FORM = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
