@@ -26,6 +26,12 @@ COPIES = {
     "testkit/java/pom.xml": re.compile(r"^(  <version>)[^<]+", re.MULTILINE),
     "testkit/node/package.json": re.compile(r'^(  "version": ")[^"]+', re.MULTILINE),
 }
+#: Files with words that are true until the first release; :func:`begin` refuses to make one that has them.
+PROVISIONAL = {
+    "CHANGELOG.md": "Nothing has been released yet",
+    "README.md": "Until it is on PyPI",
+    "docs/tutorial.md": "until it is on PyPI",
+}
 #: What PyPI and the tag of a release take: a final version, or a pre-release of one.
 _FORM = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
 
@@ -67,7 +73,8 @@ def begin(root: Path, name: str, date: str) -> None:
     *Unreleased* becomes its own.
 
     Raises:
-        NotesError: it is not a version, it has a section, or nothing is unreleased.
+        NotesError: it is not a version, it has a section, nothing is unreleased, or a file says that nothing has been
+            released (:data:`PROVISIONAL`).
     """
     if not _FORM.fullmatch(name):
         raise NotesError(f"{name!r} is not a version such as 0.2.0 or 0.2.0rc1")
@@ -76,6 +83,9 @@ def begin(root: Path, name: str, date: str) -> None:
     if any(heading["name"] == name for heading in _HEADING.finditer(text)):
         raise NotesError(f"CHANGELOG.md has a section [{name}] already")
     notes(text, UNRELEASED)
+    for file, words in PROVISIONAL.items():
+        if words in (root / file).read_text(encoding="utf-8"):
+            raise NotesError(f"{file} says {words!r}: rewrite what is true only before the first release")
     heading = f"## [{UNRELEASED}]\n"
     changelog.write_text(text.replace(heading, f"{heading}\n## [{name}] - {date}\n", 1), encoding="utf-8")
     module = _module(root)

@@ -77,6 +77,9 @@ def tree(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
+    for name in notes.PROVISIONAL.keys() - {"CHANGELOG.md"}:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("pip install sievemq\n")
     return tmp_path
 
 
@@ -102,6 +105,17 @@ def test_a_version_that_is_none_or_was_released_is_refused(tree: Path, name: str
     with pytest.raises(notes.NotesError, match=wrong):
         notes.begin(tree, name, "2026-03-04")
     assert (notes.version(tree), (tree / "CHANGELOG.md").read_text()) == (VERSION, before)
+
+
+@pytest.mark.parametrize("name", sorted(notes.PROVISIONAL))
+def test_words_that_nothing_is_released_are_refused(tree: Path, name: str) -> None:
+    words = notes.PROVISIONAL[name]
+    if notes.CHANGELOG.read_text(encoding="utf-8").count("\n## [") == 1:  # nothing has been released
+        assert words in (ROOT / name).read_text(encoding="utf-8")
+    (tree / name).write_text(f"{(tree / name).read_text()}\n{words}.\n")
+    with pytest.raises(notes.NotesError, match=f"{re.escape(name)} says '{words}'"):
+        notes.begin(tree, "0.2.0", "2026-03-04")
+    assert notes.version(tree) == VERSION
 
 
 def test_files_that_differ_or_are_missing_are_named(tmp_path: Path) -> None:
