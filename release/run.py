@@ -40,13 +40,12 @@ class Release:
     """A release in the making; its steps in order.
 
     Args:
-        out: where its files go.
         level: the C compiler's level for compiled wheels; None for none.
         pythons: those that it is built for and tried with, by version.
     """
 
-    def __init__(self, out: Path, level: int | None, pythons: Sequence[str]) -> None:
-        self._out = out
+    def __init__(self, level: int | None, pythons: Sequence[str]) -> None:
+        self._out = ROOT / "dist"
         self._level = level
         self._pythons = {version: path for version, path in interpreters.found().items() if version in pythons}
         self._begun = time.monotonic()
@@ -224,7 +223,6 @@ def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="make release", description="Make a release and check it.")
     parser.add_argument("--tag", help="the tag that it is for; without one it is a rehearsal")
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where the files go (dist)")
     parser.add_argument("--level", type=int, default=3, help="the C compiler's level for compiled wheels (3)")
     parser.add_argument("--no-compiled", action="store_true", help="no compiled wheels")
     parser.add_argument("--once", action="store_true", help="do not build a second time to compare")
@@ -232,7 +230,7 @@ def main() -> int:
     parser.add_argument("--extras", default="", help="only these, separated by commas; all by default")
     parser.add_argument("--no-install", action="store_true", help="do not install it")
     given = parser.parse_args()
-    making = Release(given.out.resolve(), None if given.no_compiled else given.level, given.pythons.split(","))
+    making = Release(None if given.no_compiled else given.level, given.pythons.split(","))
     making.say(interpreters.summary())
     try:
         text = making.begin(given.tag)
