@@ -206,5 +206,5 @@ site: ## the documentation site, in build/site; fails on a dead link or an undoc
 	@if .ci/chromium; then $(BIN)/python -m tests.site.docs.look build/site $(ARGS); fi
 
 clean: ## remove caches and what was built, .venv too
-	rm -rf .venv .venv-compiled .venv-pythons .venv-release .venv-spark build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/results
+	rm -rf .venv .venv-compiled .venv-pythons .venv-release .venv-spark build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis benchmarks/results testkit/node/node_modules testkit/java/target
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
