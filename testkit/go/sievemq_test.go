@@ -43,7 +43,7 @@ func send(t *testing.T, ns *sievemq.Namespace, body string, properties map[strin
 	return sender.Send(t.Context(), message, nil)
 }
 
-// takeOrders is the application: where handle cannot handle an order, it comes again.
+// takeOrders is the application: where handle cannot handle an order, it is redelivered.
 func takeOrders(ctx context.Context, receiver *amqp.Receiver, handle func(*amqp.Message) error) {
 	for {
 		order, err := receiver.Receive(ctx, nil)
@@ -61,7 +61,7 @@ func takeOrders(ctx context.Context, receiver *amqp.Receiver, handle func(*amqp.
 	}
 }
 
-func TestAnOrderThatFailsComesAgainAfterAMinute(t *testing.T) {
+func TestAnOrderThatFailsIsRedeliveredAfterAMinute(t *testing.T) {
 	ns := sievemq.Open(t)
 	ns.Policy("orders", sievemq.Given{"max_attempts": 2, "redelivery_delay": 60_000})
 	ns.Freeze()

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { withSieveMQ } from '../sievemq-testing.mjs';
 import { send, takeOrders } from './shop.mjs';
 
-test('an order that fails comes again after a minute, and is a dead letter then', withSieveMQ(async ({ namespace, clock }) => {
+test('an order that fails is redelivered after a minute, and is a dead letter then', withSieveMQ(async ({ namespace, clock }) => {
   await namespace.policy('orders', { max_attempts: 2, redelivery_delay: 60_000 });
   await clock.freeze();
   const attempts = [];

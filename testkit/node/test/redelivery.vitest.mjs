@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { withSieveMQ } from '../sievemq-testing.mjs';
 import { send, takeOrders } from './shop.mjs';
 
-test('an order that fails comes again after a minute', withSieveMQ(async ({ namespace, clock }) => {
+test('an order that fails is redelivered after a minute', withSieveMQ(async ({ namespace, clock }) => {
   await namespace.policy('orders', { redelivery_delay: 60_000 });
   await clock.freeze();
   let failures = 1;

@@ -14,7 +14,7 @@ export function send({ host, port, vhost }, address, body, properties) {
   });
 }
 
-/** Takes orders. `handle` gets each; where it throws, the order comes again. */
+/** Takes orders. `handle` gets each; where it throws, the order is redelivered. */
 export function takeOrders({ host, port, vhost }, handle, filter) {
   const connection = rhea.create_container().connect({ host, port, hostname: vhost, reconnect: false });
   const source = { address: 'orders', filter: filter && rhea.filter.selector(filter) };

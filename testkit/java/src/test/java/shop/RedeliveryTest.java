@@ -47,7 +47,7 @@ class RedeliveryTest {
   }
 
   @Test
-  void anOrderThatFailsComesAgainAfterAMinute(Space space) {
+  void anOrderThatFailsIsRedeliveredAfterAMinute(Space space) {
     space.policy("orders", Map.of("max_attempts", 2, "redelivery_delay", 60_000));
     space.freeze();
     List<Integer> attempts = new CopyOnWriteArrayList<>();
