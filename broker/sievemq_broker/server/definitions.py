@@ -362,16 +362,21 @@ class _Comparison:
         found = space.find(label)
         if found is None or not self._check(change, found):
             return
-        yield from management.emptied(queues_at(found), False, now, budget)
-        if space.find(label) is found:
+        yield from self._empty(change, queues_at(found), now, budget)
+        if space.find(label) is found and self._check(change, found):
             space.delete(label)
+
+    def _empty(self, change: Change, queues: Iterable[Queue], now: int, budget: Budget) -> Task[None]:
+        """Delete messages where that is named: those that arrive meanwhile anywhere else must stay."""
+        if change.name in self._terms.force:
+            yield from management.emptied(queues, False, now, budget)
 
     def _unsubscribe(self, change: Change, key: tuple[str | None, str], now: int, budget: Budget) -> Task[None]:
         space = self._broker.namespace(self._name)
         found = space.subscriptions.durable.get(key)
         if found is None or not self._check(change, found):
             return
-        yield from management.emptied([found.queue], False, now, budget)
+        yield from self._empty(change, [found.queue], now, budget)
         if space.subscriptions.durable.get(key) is found and self._check(change, found):
             space.unsubscribe(*key)
 

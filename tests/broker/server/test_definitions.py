@@ -20,6 +20,8 @@ from sievemq_broker.server.definitions import Change, Terms, apply, collect, set
 from sievemq_broker.users.account import User, Users
 from sievemq_testing import BrokerFactory
 
+from ..domain.support import message
+
 HASH = "$argon2id$v=19$m=19456,t=2,p=1$j2BYUhrG+ZUVZEYez6bS4g$mJfxLKpXOMYvoJNtOYG+/9uyH6q4wr08MAzMjd+7+pA"
 AUDIT = {"name": "audit", "topic": "prices", "selector": "region = 'EU'"}
 BILLING = {"name": "all", "topic": "bills", "client_id": "billing", "no_local": True}
@@ -304,6 +306,33 @@ def test_what_changes_while_definitions_are_applied_is_refused(broker: EmbeddedB
     assert {change.name: (change.made, change.refused) for change in changes if not change.made} == {
         "default/queue:orders": (False, "it holds 1 message"),
     }
+
+
+def test_a_message_that_arrives_while_definitions_are_applied_stays(broker: EmbeddedBroker) -> None:
+    definitions = parse_definitions({"namespaces": {"default": {}}})
+
+    def with_a_message(domain: Broker, at: int) -> bool:
+        """Send it at this step; false if there are less."""
+        space = domain.namespace("default")
+        for label in list(space.destinations):
+            space.delete(label)
+        space.create("queue:orders")
+        task = apply(domain, definitions, "jakarta", Terms(prune=True), 0, Budget(0))  # it yields before each step
+        sent = False
+        try:
+            for step in range(1_000):
+                next(task)
+                if step == at:
+                    space.send("queue:orders", message(), 0)
+                    sent = True
+        except StopIteration:
+            assert not sent or space.queue("queue:orders").depth == 1
+        return sent
+
+    steps = 0
+    while broker.call(with_a_message, steps):
+        steps += 1
+    assert steps
 
 
 def test_many_messages_are_deleted(broker: EmbeddedBroker, context: JMSContext) -> None:
