@@ -48,7 +48,7 @@ def read_line(text: str) -> Line:
     """
     try:
         record = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
     if not isinstance(record, dict):
         raise ValueError("it is no JSON object")  # noqa: TRY004  an error about the line
@@ -61,9 +61,10 @@ def read_line(text: str) -> Line:
         for name, value in properties.items()
         if name not in JMSX or JMSX[name].set_by is SetBy.CLIENT
     }
-    kind = _KINDS.get(record.get("kind", "none"))
+    named = record.get("kind", "none")
+    kind = _KINDS.get(named) if isinstance(named, str) else None
     if kind is None:
-        raise ValueError(f"kind: must be one of {', '.join(_KINDS)}, not {record['kind']!r:.60}")
+        raise ValueError(f"kind: must be one of {', '.join(_KINDS)}, not {named!r:.60}")
     try:
         packed, letters = pack_properties(held)
         body = _body(record, kind)
@@ -80,7 +81,7 @@ def read_line(text: str) -> Line:
     if record.get("correlation_id_bytes") is not None:
         correlation_id = _bytes("correlation_id_bytes", record["correlation_id_bytes"])
     mode = record.get("delivery_mode", "PERSISTENT")
-    if mode not in _MODES:
+    if not isinstance(mode, str) or mode not in _MODES:
         raise ValueError(f"delivery_mode: must be PERSISTENT or NON_PERSISTENT, not {mode!r:.60}")
     fields = (
         None, 0, 4, 2, 0, 0, correlation_id, reply_to, _text(record, "type"), packed, letters, int(kind), body,
@@ -123,7 +124,7 @@ def _typed(key: str, value: Any, kind: Any) -> BodyValue:
     """A value of a property or body, as the type that is named; without one, as it looks."""
     if kind is None:
         kind = {bool: "boolean", int: "long", float: "double"}.get(type(value), "string")
-    letter = _LETTERS.get(kind)
+    letter = _LETTERS.get(kind) if isinstance(kind, str) else None
     if letter is None:
         raise ValueError(f"{key}: {kind!r:.60} is not a type; the types are {', '.join(_LETTERS)}")
     if letter == "x" and value is not None:
