@@ -155,9 +155,9 @@ def credentials(user: str | None, kind: Literal["url", "http"], url: str) -> tup
         user = saved.user
     if user is None:
         return None, None
-    password = os.environ.get("SIEVEMQ_PASSWORD")
-    if password is None and saved is not None and saved.user == user:
-        password = saved.password
+    stored = saved.password if saved is not None and saved.user == user else None
+    # What is named on the command line goes before the environment.
+    password = stored if _chosen is not None and stored is not None else os.environ.get("SIEVEMQ_PASSWORD", stored)
     if password is None and sys.stdin.isatty() and sys.stderr.isatty():
         password = typer.prompt(f"Password of {harmless(user)}", hide_input=True, err=True)
     return user, password
@@ -177,4 +177,7 @@ def _parsed(content: Mapping[str, Any]) -> Contexts:
             if key not in known or not isinstance(value, str):
                 raise ValueError(f"{key} of context {name!r}")
         saved[str(name)] = SavedContext(**table)
-    return Contexts(saved, content.get("current"))
+    current = content.get("current")
+    if not isinstance(current, str | None):
+        raise ValueError("current")  # noqa: TRY004  an error about the file
+    return Contexts(saved, current)

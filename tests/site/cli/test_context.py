@@ -86,7 +86,14 @@ def test_mistakes(sievemq: Sievemq, arguments: tuple[str, ...], code: int, error
 
 def test_a_file_of_another_form_is_named(sievemq: Sievemq, file: Path) -> None:
     file.parent.mkdir(parents=True)
-    for content in (b"\xff", b"a =", b"contexts = 1", b"[contexts.a]\nurl = 1", b"[contexts.a]\nx = 'y'"):
+    for content in (
+        b"\xff",
+        b"a =",
+        b"contexts = 1",
+        b"[contexts.a]\nurl = 1",
+        b"[contexts.a]\nx = 'y'",
+        b"current = []",
+    ):
         file.write_bytes(content)
         done = sievemq("send", "orders", "x")
         assert done.code == 2
@@ -131,6 +138,7 @@ def test_the_environment_goes_before_the_context_and_the_command_line_before_bot
         monkeypatch.setenv("SIEVEMQ_URL", other.url)
         assert sievemq("browse", "here").code == 3
         monkeypatch.setenv("SIEVEMQ_USER", "nobody")
+        monkeypatch.setenv("SIEVEMQ_PASSWORD", "of nobody")
         assert sievemq("--context", "guarded", "browse", "here").out == "x\n"
         assert sievemq("--context=other", "browse", "here").code == 3
         monkeypatch.delenv("SIEVEMQ_URL")
