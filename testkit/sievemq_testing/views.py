@@ -130,7 +130,7 @@ class _View:
 
     # -- policy -----------------------------------------------------------------------------------------------------
 
-    def configure(self, **rules: Unpack[PolicyRules]) -> DestinationPolicy:
+    def configure(self, /, **rules: Unpack[PolicyRules]) -> DestinationPolicy:
         """Change the destination's policy, now; see :class:`sievemq_broker.domain.policy.DestinationPolicy`.
 
         ``configure(max_attempts=3, redelivery_delay=timedelta(seconds=1))``.

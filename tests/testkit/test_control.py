@@ -439,12 +439,19 @@ def test_a_connection_ends_between_two_frames(control: Control, space: dict[str,
         ({"fault": "delay", "on": "send"}, "delay_ms"),
         ({"fault": "refuse", "on": "send", "error": "NO"}, "there is no error 'NO'"),
         ({"fault": "fill"}, "destination"),
+        ({"fault": "fill", "destination": "ques:orders"}, "ques"),
     ],
 )
 def test_a_fault_that_cannot_be(control: Control, space: dict[str, Any], fault: object, text: str) -> None:
     status, said = control.refused("POST", f"namespaces/{space['name']}/faults", fault)
     assert status == 422
     assert text in said
+
+
+def test_a_delay_has_a_bound(control: Control, space: dict[str, Any]) -> None:
+    wanted = {"fault": "delay", "on": "send", "delay_ms": 10**18}
+    status, said = control.refused("POST", f"namespaces/{space['name']}/faults", wanted)
+    assert (status, "delay_ms" in said) == (400, True)
 
 
 def test_no_connection_has_the_client_id(control: Control, space: dict[str, Any]) -> None:
@@ -526,6 +533,9 @@ def test_an_unknown_namespace_and_rule(control: Control, space: dict[str, Any]) 
     wanted = {"destination": "orders", "rules": {"max_attempt": 1}}
     status, text = control.refused("POST", f"namespaces/{space['name']}/policies", wanted)
     assert (status, "max_attempts" in text) == (422, True)
+    wanted["rules"] = {"self": 1}
+    status, text = control.refused("POST", f"namespaces/{space['name']}/policies", wanted)
+    assert (status, "there is no rule 'self'" in text) == (422, True)
 
 
 def test_so_many_may_wait() -> None:

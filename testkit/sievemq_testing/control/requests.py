@@ -87,7 +87,9 @@ class Fault(_Request, kw_only=True):
     )
     error: Annotated[str, Meta(description="`refuse`, `close`: name of the error.")] | UnsetType = UNSET
     text: Annotated[str, Meta(max_length=500, description="`refuse`: text of the error.")] | UnsetType = UNSET
-    delay_ms: Annotated[int, Meta(ge=0, description="`delay`: by the broker's clock.")] | UnsetType = UNSET
+    delay_ms: Annotated[int, Meta(ge=0, le=_YEARS_MS, description="`delay`: by the broker's clock.")] | UnsetType = (
+        UNSET
+    )
     destination: (
         Annotated[str, Meta(min_length=1, max_length=600, description="Only commands that name it; `*` fits any text.")]
         | UnsetType

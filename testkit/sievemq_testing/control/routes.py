@@ -251,7 +251,7 @@ def _request(namespace: TestNamespace, kind: str, given: dict[str, Any]) -> Last
     if kind == "fill":
         if "destination" not in given:
             raise ValueError("destination: the queue whose limit is reached")
-        faults.fill(given["destination"])
+        faults.fill(_view(namespace, given["destination"]).name)
         return 0
     verbs: dict[str, Callable[..., Any]] = {
         "cut": faults.cut_frame,
