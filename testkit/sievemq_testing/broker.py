@@ -39,7 +39,7 @@ from sievemq_testing.listeners import ListenerErrors
 from sievemq_testing.recording import Tape
 from sievemq_testing.snapshot import Snapshot, put, take
 from sievemq_testing.views import ConnectionView, QueueView, TopicView, address_of
-from sievemq_testing.watched import Watch, WatchedServer, entries_of, when_idle
+from sievemq_testing.watched import Watch, WatchedServer, entries_of, is_idle, when_idle
 
 R = TypeVar("R")
 
@@ -362,13 +362,17 @@ class TestBroker(EmbeddedBroker):
         that.
 
         Args:
-            within: seconds, or a timedelta, to wait at most.
+            within: seconds, or a timedelta, to wait at most; 0 checks once.
 
         Raises:
             AssertionError: it was not idle by then.
         """
         __tracebackhide__ = True
         limit = seconds("within", within)
+        if not limit:
+            if not self.on_server(is_idle):
+                raise AssertionError("the broker is busy")
+            return
         done: Future[None] = self._new_result()
 
         def notify() -> None:

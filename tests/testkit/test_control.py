@@ -508,6 +508,8 @@ def test_each_kind_of_assertion(control: Control, space: dict[str, Any]) -> None
         assert check(control, space, "consumed", destination="orders", count=1, within_ms=60_000)["passed"]
         assert check(control, space, "empty", destination="orders", within_ms=60_000)["passed"]
         assert check(control, space, "nothing_lost", within_ms=60_000)["passed"]
+        assert check(control, space, "idle", within_ms=60_000)["passed"]
+        assert check(control, space, "idle")["passed"]
         assert not check(control, space, "awaited", destination="orders", count=2)["passed"]
 
 
