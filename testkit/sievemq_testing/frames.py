@@ -48,6 +48,8 @@ class Cut:
 
     def __init__(self, protocol: str, skip: int, between: bool) -> None:
         self._length_of = _LENGTHS[protocol]
+        #: What may stand between two frames.
+        self._blanks = b"\r\n" if protocol == "stomp" else b""
         self._left = skip
         self._between = between
         #: The beginning of a frame whose end has not come.
@@ -61,7 +63,7 @@ class Cut:
             if not self._left and self._between:
                 return max(0, start - known)
             length = self._length_of(stream[start:])
-            if not self._left and len(stream) > start:
+            if not self._left and stream[start:].lstrip(self._blanks):
                 whole = len(stream) - start if length is None else min(length, len(stream) - start)
                 return max(0, start + max(1, whole // 2) - known)
             if length is None or start + length > len(stream):

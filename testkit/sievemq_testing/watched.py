@@ -565,6 +565,8 @@ class WatchedLink(Link):
         self._silence = 0
         #: Where the bytes for the client end, and the connection with them.
         self._cut_out: Cut | None = None
+        #: They have ended; what waits for the disk is still written.
+        self._is_cut_off = False
         #: Where the bytes from the client end, likewise.
         self._cut_in: Cut | None = None
 
@@ -604,17 +606,32 @@ class WatchedLink(Link):
         if self._cut_out is not None and self.connection.has_data and self.life.state < GONE:
             data = self.connection.data_to_send()
             end = self._cut_out.at(data)
-            if end is not None:
-                self._cut_out = None
-                self._lose()
-                self.transport.write(data[:end])
-                self.transport.close()  # written output is sent, and nothing after it
-                return
-            if self.commits is not None and self.commits.hold(self, data, self.connection.peer.out.needs):
-                self.held += len(data)
+            passes = data[:end]
+            if self.commits is not None and self.commits.hold(self, passes, self.connection.peer.out.needs):
+                self.held += len(passes)
             else:
-                self.transport.write(data)
+                self.transport.write(passes)
+            if end is not None:
+                self._cut_out, self._is_cut_off = None, True
+                self._lose()
+                self._close_behind()
+                return
         super().flush()
+
+    def release(self, data: bytes) -> None:
+        """Write what waited for the disk; see Link."""
+        if not self._is_cut_off:
+            super().release(data)
+            return
+        self.held -= len(data)
+        if not self.transport.is_closing():
+            self.transport.write(data)
+            self._close_behind()
+
+    def _close_behind(self) -> None:
+        """The output was cut: written output is sent, and nothing after it."""
+        if not self.held:
+            self.transport.close()
 
     def cut_next(self, *, to_client: bool, skip: int, between: bool) -> None:
         """The bytes to the client, or from it, end after so many frames, and so does the connection."""

@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import pytest
@@ -21,6 +22,7 @@ import pytest
 from sievemq import ConnectionFactory, JMSContext, Queue, TransactionRolledBackRuntimeException
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import ConfigError, load
+from sievemq_broker.server.server import Server
 from sievemq_testing import TestBroker
 from sievemq_testing.control.desk import MAX_SNAPSHOTS, MAX_WAITING
 
@@ -427,6 +429,40 @@ def test_a_connection_ends_between_two_frames(control: Control, space: dict[str,
     assert client.read() == ""
     client.close()
     assert check(control, space, "received", destination="orders", count=1)["passed"]
+
+
+def test_the_output_before_a_cut_waits_for_the_disk() -> None:
+    waiting: list[bytes] = []
+
+    def wait(link: object, data: bytes, needs: list[Any]) -> bool:
+        waiting.append(data)
+        return True
+
+    def links(server: Server) -> list[Any]:
+        return [link for link in server.links.open if hasattr(link, "held")]
+
+    def hold(server: Server) -> None:
+        for link in links(server):
+            link.commits = Mock(hold=wait)
+
+    def release(server: Server) -> None:
+        for link in links(server):
+            for data in waiting:
+                link.release(data)
+
+    with TestBroker() as broker:
+        space = broker.namespace("n")
+        client = Stomp(space.stomp_url)
+        space.faults.cut_frame(skip=1)
+        broker.on_server(hold)
+        for number in "12":
+            client.send("SEND", {"destination": "orders", "receipt": number})
+            assert broker.wait_for(lambda _, sent=int(number): len(waiting) == sent, DEADLINE)
+        assert [data.startswith(b"RECEIPT") for data in waiting] == [True, True]
+        broker.on_server(release)
+        assert client.read().startswith("RECEIPT")
+        assert client.read() == ""
+        client.close()
 
 
 @pytest.mark.parametrize(

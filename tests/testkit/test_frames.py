@@ -43,3 +43,10 @@ def test_a_stream_ends_in_the_middle_of_a_frame(protocol: str) -> None:
             got, before = passed(protocol, skip, False, chunk), b"".join(frames[:skip])
             assert got.startswith(before)
             assert 0 < len(got) - len(before) < len(frame)
+
+
+def test_the_end_of_line_behind_a_frame_of_stomp_begins_no_other() -> None:
+    cut = Cut("stomp", 1, False)
+    assert cut.at(b"RECEIPT\nreceipt-id:1\n\n\0\n") is None
+    assert cut.at(b"\n") is None
+    assert cut.at(b"MESSAGE\n\nbody\0") == 6
