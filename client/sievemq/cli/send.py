@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from sievemq import JMSException, Session
+from sievemq.blocking import Session as OpenSession
 from sievemq.cli.broker_access import (
     DEFAULT_URL,
     DestinationArgument,
@@ -74,12 +75,7 @@ def send(
                     for _ in range(min(count - done, _BATCH)):
                         producer.send(message)
                         sent.append(message.get_jms_message_id())
-                    try:
-                        session.commit()
-                    except KeyboardInterrupt:
-                        last = counted(len(sent), "message", form=",")
-                        complain(f"sievemq: interrupted: the last {last} may be sent or not")
-                        raise
+                    commit(session, len(sent))
                     done += len(sent)
                     if listed and unprinted is None:
                         try:
@@ -93,6 +89,16 @@ def send(
                     complain(f"sievemq: {unprinted}. {summary}{which}")
                 elif done and not listed:
                     report(json.dumps({"messages": done, "destination": str(target)}) if as_json else summary)
+
+
+def commit(session: OpenSession, messages: int) -> None:
+    """Commit so many sent messages; an interruption leaves open whether it has."""
+    try:
+        session.commit()
+    except KeyboardInterrupt:
+        last = counted(messages, "message", form=",")
+        complain(f"sievemq: interrupted: the last {last} may be sent or not")
+        raise
 
 
 def _line(message_id: str | None, target: Destination, as_json: bool) -> str:

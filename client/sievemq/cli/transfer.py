@@ -29,7 +29,7 @@ from sievemq.cli.broker_access import (
 )
 from sievemq.cli.exits import FAILED, NOT_FOUND, USAGE
 from sievemq.cli.lines import Line, read_line
-from sievemq.cli.send import Reporter
+from sievemq.cli.send import Reporter, commit
 from sievemq.cli.show import as_json, harmless
 from sievemq_core.counted import counted
 from sievemq_core.output import OutputError, complain, report, write
@@ -137,9 +137,9 @@ def import_(
                     continue
                 pending, size = pending + 1, size + length
                 if pending == _BATCH or size >= _BYTES_OF_A_BATCH:
-                    session.commit()
+                    commit(session, pending)
                     done, pending, size = done + pending, 0, 0
-            session.commit()
+            commit(session, pending)
             done += pending
         except BaseException:
             complain(f"sievemq: {counted(done, 'message', form=',')} imported before that")

@@ -23,6 +23,7 @@ from sievemq import (
     TextMessage,
     Topic,
 )
+from sievemq.blocking import Session
 from sievemq.cli import transfer
 from sievemq_broker import EmbeddedBroker
 from sievemq_core.message.values import Byte, Char, Float, Short
@@ -126,6 +127,27 @@ def test_many_are_sent_in_batches(
     file.write_text("\n".join(json.dumps({"destination": "q", "kind": "text", "body": str(n)}) for n in range(5)))
     assert sievemq("import", str(file)).out == "5 messages imported\n"
     assert sievemq("browse", "q").lines == ["0", "1", "2", "3", "4"]
+
+
+def test_an_interrupted_commit_is_in_doubt(
+    sievemq: Sievemq, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, calls = Session.commit, []
+
+    def interrupted(session: Session) -> None:
+        commit(session)
+        calls.append(session)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Session, "commit", interrupted)
+    monkeypatch.setattr(transfer, "_BATCH", 2)
+    done = sievemq("import", "-", "--to", "q", stdin=b"{}\n" * 3)
+    assert done.code == 130
+    assert done.err.splitlines() == [
+        "sievemq: interrupted: the last 1 message may be sent or not",
+        "sievemq: 2 messages imported before that",
+    ]
 
 
 @pytest.mark.parametrize(
