@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from sievemq import DeliveryMode, Message
-from sievemq.destinations import parse_destination
+from sievemq.destinations import TemporaryQueue, TemporaryTopic, parse_destination
 from sievemq.exceptions import InvalidDestinationException
 from sievemq.messages import received
 from sievemq_core.errors import FormatError
@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
     Attributes:
         message: its headers that a client sets, properties and body, ready to be sent.
-        destination: where it was; None if the line does not tell, or if that is a subscription or tap.
+        destination: where it was; None if the line does not tell, or if that is temporary, a subscription or a tap.
         expiration, delivery_time: ms since 1970; 0 for none.
     """
 
@@ -86,8 +86,8 @@ def read_line(text: str) -> Line:
     fields = (
         None, 0, 4, 2, 0, 0, correlation_id, reply_to, _text(record, "type"), packed, letters, int(kind), body,
     )  # fmt: skip
-    if record.get("tap") or record.get("subscription"):
-        destination = None  # a message of one of them was not sent to it alone
+    if record.get("tap") or record.get("subscription") or isinstance(target, TemporaryQueue | TemporaryTopic):
+        destination = None  # it was not sent to one of the first alone, and the others end with their connection
     return Line(
         received(fields, target, 0, None),
         destination,

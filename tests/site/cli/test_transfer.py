@@ -176,6 +176,7 @@ def test_an_interrupted_commit_is_in_doubt(
         ({"priority": 10}, "priority: must be a whole number from 0 to 9, not 10"),
         ({"expiration": -1}, "expiration: must be a whole number from 0 to"),
         ({"destination": None}, "destination: no queue or topic that it was sent to; name one with --to"),
+        ({"destination": "temporary-queue:a.1"}, "no queue or topic that it was sent to; name one with --to"),
         ({"subscription": "s"}, "destination: no queue or topic that it was sent to; name one with --to"),
     ],
 )
