@@ -124,9 +124,13 @@ def check_selectors(definitions: Definitions, dialect: str, now: int, budget: Bu
         for subscription in namespace.subscriptions:
             if budget.spent:
                 yield
-            if subscription.selector is not None:
-                budget.spend(_COMPILE + len(subscription.selector) // _CHARACTERS)
-                subscription.compile(dialect)
+            _compile(subscription, dialect, budget)
+
+
+def _compile(subscription: SubscriptionDefinition, dialect: str, budget: Budget) -> CompiledSelector | None:
+    if subscription.selector is not None:
+        budget.spend(_COMPILE + len(subscription.selector) // _CHARACTERS)
+    return subscription.compile(dialect)
 
 
 def compare(
@@ -258,7 +262,7 @@ class _Step:
 def _steps(broker: Broker, definitions: Definitions, dialect: str, terms: Terms, budget: Budget) -> Task[list[_Step]]:
     found: list[_Step] = []
     for name, wanted in definitions.namespaces.items():
-        for step in _Comparison(broker, name, wanted, dialect, terms).steps():
+        for step in _Comparison(broker, name, wanted, dialect, terms).steps(budget):
             if budget.spent:
                 yield
             budget.spend(_LOOK)
@@ -277,7 +281,7 @@ class _Comparison:
         self._dialect = dialect
         self._terms = terms
 
-    def steps(self) -> Iterator[_Step | None]:
+    def steps(self, budget: Budget) -> Iterator[_Step | None]:
         """What differs, None for each that does not. Subscriptions are deleted before their topics."""
         space = self._broker.namespaces.get(self._name)
         if space is None and self._name != "default":
@@ -289,7 +293,7 @@ class _Comparison:
                 kind = parse_address(address).kind.value
                 yield _Step(self._change(CREATE, kind, address), partial(self._make, address))
         for subscription in self._wanted.subscriptions:
-            yield self._compare(space, subscription)
+            yield self._compare(space, subscription, budget)
         if space is not None and self._terms.prune:
             yield from self._surplus(space)
 
@@ -300,10 +304,10 @@ class _Comparison:
             self._check(change, found)
         return change
 
-    def _compare(self, space: Namespace | None, wanted: SubscriptionDefinition) -> _Step | None:
+    def _compare(self, space: Namespace | None, wanted: SubscriptionDefinition, budget: Budget) -> _Step | None:
         key = (wanted.client_id, wanted.name)
         found = None if space is None else space.subscriptions.durable.get(key)
-        condition = wanted.compile(self._dialect)
+        condition = _compile(wanted, self._dialect, budget)
         text = "" if found is None else _difference(found, wanted, condition)
         if found is not None and not text:
             return None
