@@ -42,7 +42,8 @@ _BYTES_OF_A_BATCH: Final = 16 * 1024 * 1024
 def export(
     queues: Annotated[list[str], typer.Argument(metavar="QUEUE…", help="queue:NAME, or NAME.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write this file, for its owner alone, not standard output.")
+        Path | None,
+        typer.Option("--out", "-o", help="Write this file, not standard output. A new one is for its owner alone."),
     ] = None,
     selector: SelectorOption = None,
     number: Annotated[int, typer.Option("--number", "-n", min=0, help="Messages of each queue; 0 for all.")] = 0,

@@ -102,6 +102,7 @@ def test_subscriptions_in_use_are_not_offered_to_be_forced(
         (None, "{} cannot be read: No such file or directory"),
         ("a =", "{} is not TOML: "),
         ("a = 2020-01-01", "{}: there are dates or times in it; definitions have none"),
+        ("a = nan", "{}: there is nan or inf in it; definitions have neither"),
         (
             "[namespaces.default]\nqueue = []",
             "{}: [namespaces.default]: 'queue' is not known here; did you mean queues?",

@@ -43,7 +43,8 @@ ForceOption = Annotated[
 def export(
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write this file, for its owner alone, not standard output.")
+        Path | None,
+        typer.Option("--out", "-o", help="Write this file, not standard output. A new one is for its owner alone."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of TOML.")] = False,
     port: Port,
@@ -131,9 +132,11 @@ def _request(file: Path, prune: bool, force: list[str] | None) -> dict[str, Any]
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         _end(f"{file} is not TOML: {error}", USAGE)
     try:
-        json.dumps(tables)
+        json.dumps(tables, allow_nan=False)
     except TypeError:
         _end(f"{file}: there are dates or times in it; definitions have none", USAGE)
+    except ValueError:
+        _end(f"{file}: there is nan or inf in it; definitions have neither", USAGE)
     return {"definitions": tables, "origin": str(file)[:_MAX_ORIGIN], "prune": prune, "force": force or []}
 
 
