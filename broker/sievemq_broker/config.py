@@ -482,7 +482,9 @@ def _check_test_control(settings: Settings) -> None:
         raise ConfigError("test_control and store are both set; a broker of a shared shard cannot have its own time")
     if settings.test_control_exposed:
         return
-    reached = next((host for host in (settings.host, settings.http_address) if not is_loopback(host)), None)
+    # Names of http_hosts are those of a proxy in front.
+    hosts = (settings.host, settings.http_address, *settings.http_hosts)
+    reached = next((host for host in hosts if not is_loopback(host)), None)
     reason = "there are users" if settings.secured else f"other machines can reach {reached}" if reached else ""
     if reason:
         raise ConfigError(

@@ -136,6 +136,7 @@ def test_without_it_the_error_says_how_to_have_it() -> None:
         ({"users": "a:b"}, "there are users"),
         ({"host": "0.0.0.0", "insecure": True}, "other machines can reach 0.0.0.0"),
         ({"http_host": "0.0.0.0", "insecure": True}, "other machines can reach 0.0.0.0"),
+        ({"http_hosts": "localhost,mq.example.com"}, "other machines can reach mq.example.com"),
         ({"http": False}, "needs http"),
         ({"store": "postgresql://db/x"}, "store"),
     ],
