@@ -455,18 +455,19 @@ class TestNamespace(EmbeddedNamespace):
     def _journal(self) -> Journal:
         return self.broker._watch.recorder.of(self.name)
 
-    def excerpt(self, lines: int | None = LINES) -> str:
+    def excerpt(self, lines: int | None = LINES, *, elsewhere: bool = True) -> str:
         """The journal's end as text, with the reasons why messages were not delivered.
 
         Args:
             lines: events to show; None for all.
+            elsewhere: show also the last event of other namespaces that were used meanwhile.
         """
 
         def show(broker: Broker) -> str:
             space = broker.namespaces.get(self.name)
             destinations = () if space is None else tuple(space.destinations)
-            journals = self.broker._watch.recorder.journals
-            others = [j for j in journals.values() if j.namespace != self.name and j.touched > self._since]
+            journals = self.broker._watch.recorder.journals.values() if elsewhere else ()
+            others = [j for j in journals if j.namespace != self.name and j.touched > self._since]
             return excerpt(self._journal(), self.broker._adjustable.now(), destinations, lines, others)
 
         try:

@@ -164,6 +164,13 @@ def test_with_users_it_takes_the_rights() -> None:
         assert some("GET", "namespaces/mine/journal")["events"] == []
         assert some.refused("GET", "namespaces/default/journal")[0] == 403
         assert everybody("POST", "clock/freeze")["frozen"]
+        with ConnectionFactory(broker.url).create_context("all", "secret") as context:
+            context.create_producer().send(ORDERS, "a secret")
+        for caller, sees in ((everybody, True), (some, False)):
+            text = caller.raw("GET", "/api/v1/test/namespaces/mine/explanation")[1]
+            assert ("namespace 'default' was used meanwhile" in text) is sees
+            outcome = caller("POST", "namespaces/mine/assertions", {"that": "consumed", "destination": "orders"})
+            assert ("namespace 'default' was used meanwhile" in outcome["explanation"]) is sees
 
 
 def test_a_data_directory_is_kept(tmp_path: Path) -> None:

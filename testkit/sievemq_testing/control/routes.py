@@ -21,7 +21,7 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.session.checks import check_identifier
-from sievemq_broker.session.rights import Verb
+from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_core.message.envelope import BODY
 from sievemq_testing.broker import TestNamespace
 from sievemq_testing.control import answers, requests
@@ -348,7 +348,7 @@ async def explain_test(call: Call[requests.Explain, Any]) -> None:
     It is what a failing test shows."""
     desk = Desk.of(call.server)
     namespace = desk.namespace(call.path["ns"])
-    text = await desk.ask(namespace.excerpt, call.query.lines)
+    text = await desk.ask(partial(namespace.excerpt, call.query.lines, elsewhere=_sees_all(call)))
     await Response(f"{text}\n", media_type="text/plain")(call.scope, call.receive, call.send)
 
 
@@ -368,7 +368,7 @@ async def check_test_assertion(call: Call[Any, requests.Assertion]) -> answers.O
     try:
         found = await desk.ask(_assert, namespace, wanted.that, given, within)
     except AssertionError as error:
-        explanation = await desk.ask(namespace.excerpt)
+        explanation = await desk.ask(partial(namespace.excerpt, elsewhere=_sees_all(call)))
         return answers.Outcome(passed=False, text=str(error), explanation=explanation, messages=[])
     return answers.Outcome(passed=True, text="", explanation="", messages=[_message(each) for each in found or ()])
 
@@ -402,6 +402,11 @@ def _message(message: Message) -> answers.SeenMessage:
         text=message.get_text() if isinstance(message, TextMessage) else None,
         base64=None if is_text or body is None else b64encode(body).decode(),
     )
+
+
+def _sees_all(call: Call[Any, Any]) -> bool:
+    """True if the caller may see the messages of all namespaces."""
+    return call.identity.may(Verb.BROWSE, EVERYTHING, EVERYTHING)
 
 
 # -- what is given ----------------------------------------------------------------------------------------------------
