@@ -85,7 +85,7 @@ def add(
         if made.user is None:
             end("--store-password needs --user", USAGE)
         made = replace(made, password=_ask_password(made.user))
-    current = contexts.current or name
+    current = contexts.current if contexts.saved else name
     write_contexts(Contexts({**contexts.saved, name: made}, current))
     report(f"{harmless(name)} is saved in {path_of_contexts()}{' and used' if current == name else ''}")
 

@@ -57,6 +57,8 @@ def test_contexts_are_saved_used_listed_and_removed(sievemq: Sievemq, file: Path
     assert "current" not in tomllib.loads(file.read_text())
     assert sievemq("context", "use", "local").code == 0
     assert sievemq("context", "use", "--none").out == "no context is used\n"
+    assert sievemq("context", "add", "more", "--http", "http://more").out == f"more is saved in {file}\n"
+    assert sievemq("context", "rm", "more").code == 0
     assert sievemq("context", "rm", "http").code == sievemq("context", "rm", "local").code == 0
 
 
