@@ -26,6 +26,7 @@ from sievemq_broker.rules import rules_of
 from sievemq_broker.server.watch.counts import queues_at
 from sievemq_broker.users.account import User, Users
 from sievemq_core.counted import counted
+from sievemq_core.errors import RequestError
 from sievemq_core.message.destination import parse_address
 from sievemq_core.selector import CompiledSelector
 
@@ -75,10 +76,14 @@ class Change:
         self.refused, self.can_be_forced = why, bool(why) and can_be_forced
 
     def make(self, do: Make[None], now: int, budget: Budget) -> Task[None]:
-        """Make it, unless it is refused meanwhile."""
-        if not self.refused:
+        """Make it, unless it is refused meanwhile, or a limit does not allow it."""
+        if self.refused:
+            return
+        try:
             yield from do(now, budget)
-            self.made = not self.refused
+        except RequestError as error:
+            self.refuse(error.text, can_be_forced=False)
+        self.made = not self.refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +109,9 @@ def apply_at_start(broker: Broker, settings: Settings, now: int) -> None:
     changes = finish(partial(apply, broker, definitions, settings.dialect, terms), now)
     for change in changes:
         if change.refused:
+            way = "; `sievemq definitions apply --force` changes it" if change.can_be_forced else ""
             log.warning(
-                "definitions.refused",
-                definition=change.name,
-                reason=change.refused,
-                note="it is as it was; `sievemq definitions apply --force` changes it",
+                "definitions.refused", definition=change.name, reason=change.refused, note=f"it is as it was{way}"
             )
     made = sum(change.made for change in changes)
     log.info("definitions.applied", source=definitions.origin, changes=made, refused=len(changes) - made)

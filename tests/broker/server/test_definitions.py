@@ -15,8 +15,9 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import ConfigError, load
 from sievemq_broker.definitions import Definitions, definitions_of, parse_definitions
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.policy import DomainSettings
 from sievemq_broker.domain.work import Budget, finish
-from sievemq_broker.server.definitions import Change, Terms, apply, collect, settings_changes
+from sievemq_broker.server.definitions import Change, Terms, apply, apply_at_start, collect, settings_changes
 from sievemq_broker.users.account import User, Users
 from sievemq_testing import BrokerFactory
 
@@ -359,6 +360,17 @@ def test_a_restored_broker_keeps_what_would_be_lost(tmp_path: Path, caplog: pyte
         assert sets(collected(broker)) == sets(parse_definitions(shop(queues=["new", "orders", "queue:a:b"])))
         assert broker.call(lambda b: b.namespace("default").subscriptions.durable[None, "audit"].queue.depth) == 1
     assert "definitions.refused definition='default/subscription:audit' reason='it holds 1 message'" in caplog.text
+    assert "definitions.applied source='definitions' changes=1 refused=1" in caplog.text
+
+
+def test_what_a_limit_does_not_allow_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    full = Broker(DomainSettings(max_destinations=1))
+    with caplog.at_level("INFO"):
+        apply_at_start(full, load({"definitions": {"namespaces": {"default": {"queues": ["a", "b"]}}}}).settings, 0)
+    assert list(full.namespace("default").destinations) == ["queue:a"]
+    assert (
+        "definitions.refused definition='default/queue:b' reason=\"namespace 'default' has 1 destination" in caplog.text
+    )
     assert "definitions.applied source='definitions' changes=1 refused=1" in caplog.text
 
 
