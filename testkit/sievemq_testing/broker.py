@@ -374,12 +374,7 @@ class TestBroker(EmbeddedBroker):
                 raise AssertionError("the broker is busy")
             return
         done: Future[None] = self._new_result()
-
-        def notify() -> None:
-            if not done.done():
-                done.set_result(None)
-
-        self.on_server(lambda server: when_idle(server, notify))
+        self.on_server(lambda server: when_idle(server, done))
         try:
             done.result(limit)
         except concurrent.futures.TimeoutError:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
 
@@ -724,24 +726,27 @@ def is_idle(server: Server) -> bool:
     return not any(queue.recalling for space in server.shard.broker.namespaces.values() for queue in queues_in(space))
 
 
-def when_idle(server: Server, done: Callable[[], None]) -> None:
-    """Call `done` once the broker has been idle for three turns of its loop in a row, so that what was in the sockets
-    when this began has been read."""
+def when_idle(server: Server, idle: Future[None]) -> None:
+    """Set `idle` once the broker has been idle for three turns of its loop in a row, so that what was in the sockets
+    when this began has been read. Looks until then, or until `idle` is cancelled."""
     loop = asyncio.get_running_loop()
     quiet = 0
     read = server.links.bytes_in
 
     def look() -> None:
         nonlocal quiet, read
+        if idle.done():
+            return
         if is_idle(server) and read == server.links.bytes_in:
             quiet += 1
         else:
             quiet, read = 0, server.links.bytes_in
         if quiet >= 3:
-            done()
+            with suppress(InvalidStateError):  # cancelled meanwhile
+                idle.set_result(None)
         elif quiet:
             loop.call_soon(look)
         else:
-            loop.call_later(0.0005, look)
+            loop.call_later(0.001, look)  # uvloop rounds to ms: less would be a busy loop
 
     loop.call_soon(look)

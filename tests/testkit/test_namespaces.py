@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from threading import Event, Thread
 
@@ -15,7 +16,7 @@ from sievemq_broker.protocols.amqp.performatives import Close
 from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.users.account import Users
 from sievemq_broker.users.passwords import hash_password
-from sievemq_testing import TestBroker, TestNamespace
+from sievemq_testing import TestBroker, TestNamespace, watched
 
 ORDERS = Queue("orders")
 
@@ -239,3 +240,25 @@ def test_wait_until_idle_gives_up(sievemq_test_broker: TestBroker, sievemq_names
             )
             with pytest.raises(AssertionError, match="still busy"):
                 sievemq_test_broker.wait_until_idle(0.05)
+
+
+def test_a_wait_that_gave_up_looks_no_more(sievemq_test_broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[object] = []
+
+    def busy(server: object) -> bool:
+        looks.append(server)
+        return False
+
+    monkeypatch.setattr(watched, "is_idle", busy)
+    with pytest.raises(AssertionError, match="still busy"):
+        sievemq_test_broker.wait_until_idle(0.01)
+
+    def later(server: object) -> Event:
+        passed = Event()
+        asyncio.get_running_loop().call_later(0.01, passed.set)
+        return passed
+
+    assert sievemq_test_broker.on_server(later).wait(60)
+    seen = len(looks)
+    assert sievemq_test_broker.on_server(later).wait(60)
+    assert len(looks) == seen
