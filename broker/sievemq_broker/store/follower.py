@@ -171,8 +171,12 @@ class Follower:
             return False
         ids: list[int] = []
         total = 0
+        more = False
         for batch_id, (size, noted) in self._noted.items():
-            if noted > now - self._after or total >= _READ_BYTES or len(ids) == PAGE:
+            if noted > now - self._after:
+                break
+            if total >= _READ_BYTES or len(ids) == PAGE:
+                more = True
                 break
             ids.append(batch_id)
             total += size
@@ -186,7 +190,7 @@ class Follower:
             self.bytes += batch.memory
         for batch_id in ids:  # those that were not there are gone
             del self._noted[batch_id]
-        return True
+        return more
 
     def _forget(self, batch_id: int) -> None:
         _, batch = self._built.pop(batch_id)
