@@ -126,6 +126,15 @@ class Follower:
         """Follow no more. What is built stays."""
         self._listing.close()
 
+    def give_up(self) -> None:
+        """Follow no more, and drop what is built: nobody will take it."""
+        self.close()
+        self._built.clear()
+        self._noted.clear()
+        self._seen.clear()
+        self.messages = self.bytes = 0
+        self.caught_up = False
+
     def _note(self, now: float) -> bool:
         """Note new batches. True if there may be more."""
         page = self._listing.listed(self._newest, PAGE)

@@ -116,6 +116,26 @@ async def test_what_cannot_be_followed_is_read_at_the_takeover(lines: Callable[[
     assert lines() == ["store.not_followed"]
 
 
+async def test_nothing_stays_built_that_no_takeover_will_use() -> None:
+    calls = 0
+
+    def fails_later() -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 3:
+            built.append(found.follower.messages)
+            raise ValueError("damaged")
+
+    built: list[int] = []
+    tables = Stubborn(fails_later)
+    found = Following(Follower(tables))
+    found.start()
+    assert await asyncio.to_thread(tables.closed.wait, DEADLINE)
+    assert await found.end() is None
+    assert (built, found.follower.messages, found.follower.bytes, found.follower.batches) == ([3], 0, 0, 0)
+    assert not found.follower.caught_up, "a broker that cannot read the messages asks nobody for them"
+
+
 async def test_a_takeover_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "END_SECONDS", 0.01)
     goes_on, began = threading.Event(), threading.Event()

@@ -71,8 +71,9 @@ class Following:
                 log.debug("store.follower_away", reason=str(error))
                 pause = AWAY_SECONDS
             except Exception as error:
-                log.warning("store.not_followed", reason=str(error), note="a takeover reads all messages")
-                self.follower.close()
+                note = "a takeover reads all messages, and --handover does not ask for one"
+                log.warning("store.not_followed", reason=str(error), note=note)
+                self.follower.give_up()
                 return
             if self.follower.caught_up and not was_caught_up:
                 was_caught_up = True
