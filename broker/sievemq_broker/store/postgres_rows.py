@@ -57,6 +57,7 @@ class PostgresRows:
         ).fetchall():
             after = page[-1][0]
             yield from self._found(page)
+        self._follower = None  # what is left of it is gone or was rewritten
 
     def _found(self, page: list[tuple[int, int, bytes, bytes | None]]) -> Iterator[Found]:
         """These batches: those that are built, and the rows of the others."""

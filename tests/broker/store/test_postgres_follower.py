@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,6 +113,26 @@ def test_a_connection_that_breaks_is_made_again(database: Database) -> None:
     found.close()
     found.close()
     owner.store.close()
+
+
+def test_what_a_takeover_has_not_taken_is_not_kept(database: Database) -> None:
+    """It is gone, or was rewritten."""
+    shard = database.shard()
+    owner = Owner(database, database.url, shard, "first")
+    owner.broker.namespace("").send("q", message("m"), NOW)
+    owner.write()
+    owner.store.close()
+    found = Follower(PostgresListing(database.url, shard))
+    while found.step(0.0):
+        pass
+    found.close()
+    assert found.messages == 1
+    database.execute("DELETE FROM sievemq.batch WHERE shard = %s", shard)
+    warm, kept = Owner(database, database.url, shard, "second", follower=found), weakref.ref(found)
+    del found
+    gc.collect()
+    assert kept() is None
+    warm.store.close()
 
 
 def test_a_database_without_tables_is_not_followed(database: Database) -> None:
