@@ -608,6 +608,25 @@ def test_an_owner_whose_takeover_is_lost_logs_what_it_has_written(
     assert rig.calls == ["beat", "look"], "once"
 
 
+def test_a_takeover_whose_answer_was_lost_counts_once(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(Sight("theirs", 5, True, 3, OTHER, 7, 1, 0.0))
+    take = rig.take
+
+    def lost(*arguments: Any) -> bool:
+        take(*arguments)
+        raise AwayError("lost")
+
+    rig.take = lost  # type: ignore[method-assign]
+    rig.keeper.start()
+    rig.take = lambda *_: True  # type: ignore[method-assign]
+    rig.run(1)
+    assert "store.taken" in caplog.text
+    rig.sight = rig.sight._replace(token="next", epoch=rig.sight.epoch + 1)
+    rig.run(1)
+    assert rig.heard == ["taken", "gone: another broker has taken the shard over"]
+    assert "store.lost_writes" not in caplog.text
+
+
 def test_an_owner_that_is_gone_while_the_store_is_away_logs_no_loss(caplog: pytest.LogCaptureFixture) -> None:
     rig = owning()
     rig.error = AwayError("away")

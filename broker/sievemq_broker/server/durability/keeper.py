@@ -387,7 +387,8 @@ class Keeper:
             self._may_own = False
             return
         lease.taken(asked)
-        self._epoch = lease.seen.epoch + 1
+        # The row is this process's already if the answer to an earlier attempt was lost.
+        self._epoch = lease.seen.epoch + (lease.seen.token != lease.token)
         before = lease.seen.owner
         is_orderly = before is None or lease.seen.released
         (log.info if is_orderly else log.warning)(
