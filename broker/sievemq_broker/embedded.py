@@ -201,6 +201,8 @@ class EmbeddedBroker:
             if started.done():
                 raise
             started.set_exception(error)
+        finally:
+            self._give_no_answers()  # it may have ended by itself: it has handed its shard over
 
     def _make_server(self) -> Server:
         """The server of one run; the test kit's brokers make one that can be watched and disturbed."""
@@ -240,8 +242,12 @@ class EmbeddedBroker:
         self._thread = threading.current_thread()
 
     def _leave(self) -> None:
-        """There are no calls any more; those that wait get no answer."""
+        """There are no calls any more."""
         self._loop = self._stopping = None
+        self._give_no_answers()
+
+    def _give_no_answers(self) -> None:
+        """No call is carried out any more: those that wait would do so for ever."""
         for future in tuple(self._waiting):
             future.cancel()
 

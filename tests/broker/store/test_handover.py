@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -175,6 +176,16 @@ def test_a_broker_that_asks_gets_the_shard_and_the_owner_ends(world: World) -> N
             assert owner.access.closed[-1] == "lease"
             with pytest.raises(RuntimeError, match="not running"):
                 depths(owner)
+
+
+def test_a_call_that_waits_while_its_broker_hands_the_shard_over_ends(world: World) -> None:
+    """Nobody stops the broker: it ends by itself."""
+    with SharingBroker(world, LONG) as owner:
+        waits = owner._new_result()
+        with SharingBroker(world, LONG, asks=True) as asking:
+            asking.wait_until_serving(DEADLINE)
+            with pytest.raises(CancelledError):
+                waits.result(DEADLINE)
 
 
 def test_a_broker_that_asks_where_there_is_no_owner_takes_the_shard(world: World) -> None:
