@@ -78,7 +78,7 @@ class Server:
         links: the open connections' transports.
         failure: what made the store unusable: nothing leaves this broker any more, and it must end.
         silence: why nothing is read or sent for now; None if it is.
-        is_asked_for: a follower has asked for the shard.
+        is_asked_for: a follower has asked for the shard, and this broker ends for it.
         started_at: when it became ready, seconds since 1970; 0 before.
     """
 
@@ -252,11 +252,11 @@ class Server:
             self._when_serving.append(begin)
 
     def when_asked_for(self, hand_over: Callable[[], None]) -> None:
-        """Call this once a follower asks for the shard: the broker should stop in order."""
+        """Call this once a follower asks for the shard while clients are served: the broker should stop in order."""
         self._hand_over = hand_over
 
     def _asked_for(self) -> None:
-        if self._hand_over is not None and not self.is_asked_for:
+        if self._hand_over is not None and not self.is_asked_for and self.phase is Phase.READY:
             self.is_asked_for = True
             log.info("store.hands_over", note="a follower has asked for the shard (--handover)")
             self._hand_over()

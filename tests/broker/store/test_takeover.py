@@ -381,6 +381,24 @@ async def test_a_stopped_owner_exits_with_0(world: World) -> None:
     assert world.sight.released
 
 
+async def test_an_owner_that_is_asked_for_while_it_stops_exits_with_0(world: World) -> None:
+    """A supervisor restarts what exits with 75."""
+
+    async def ask() -> None:
+        beat = world.sight.beat
+        world.set(heir="another")
+        while world.sight.beat < beat + 3:  # noqa: ASYNC110  there is no event
+            await asyncio.sleep(0)
+
+    def asked_late(server: Server) -> bool:
+        if server.is_active:
+            server.when_asked_for(lambda: None)
+            server.on_stop.append(ask)
+        return server.is_active
+
+    assert await run(Access(world), asked_late, stop=True) == 0
+
+
 async def test_a_stopped_follower_exits_with_0(world: World) -> None:
     with SharingBroker(world, LONG):
         assert await run(Access(world), follows, stop=True) == 0
