@@ -239,7 +239,7 @@ class Shard:
 
     def follow(self) -> None:
         """Another broker owns it."""
-        if not self.follows.is_set() and self._source is not None:
+        if not self.follows.is_set() and self._is_wanted and self._source is not None:
             from sievemq_broker.server.durability.following import Following
 
             self.following = Following(self._source.follower(memory_limit(self._settings)))

@@ -563,6 +563,15 @@ async def test_a_start_that_was_given_up_takes_nothing(world: World) -> None:
     assert not world.sight.token
 
 
+async def test_a_start_that_was_given_up_follows_nothing(world: World) -> None:
+    """Its first look may be answered later. Nobody would end the thread that builds messages."""
+    settings = load({"port": 0, "http": False, **LONG}, {}).settings
+    shard = Shard(settings, Clock(), source=Access(world))
+    shard.give_up()
+    shard.follow()
+    assert shard.following is None
+
+
 @pytest.mark.parametrize(
     ("host", "advertised", "address"),
     [("127.0.0.1", None, "127.0.0.1"), ("0.0.0.0", None, ""), ("0.0.0.0", "mq1.example", "mq1.example")],
