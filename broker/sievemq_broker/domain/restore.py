@@ -76,7 +76,7 @@ def restore(broker: Broker, saved: Saved, now: int, is_wanted: Callable[[], bool
             owner = run.owner
             if owner in waiting:
                 waiting[owner].append((batch, run, state))
-                if owner in carried:  # they are in memory alone from now on
+                if owner in carried:
                     journal.batch.gone.extend([number for number, _ in run.kept(state)])
             elif owner in taps:
                 for number, packed in run.kept(state):
@@ -91,7 +91,7 @@ def restore(broker: Broker, saved: Saved, now: int, is_wanted: Callable[[], bool
     count = 0
     for number in list(waiting):
         try:
-            count += _fill(queues[number], waiting.pop(number), journal, now, is_wanted)
+            count += _fill(queues[number], waiting.pop(number), journal, now, is_wanted, number in carried)
         except SieveError as error:
             raise RestoreError(f"a message of {queues[number].label} cannot be restored: {error}") from error
     staged.restore(broker, now)
@@ -205,10 +205,16 @@ def _fill(
     journal: Journal,
     now: int,
     is_wanted: Callable[[], bool],
+    is_carried: bool,
 ) -> int:
-    """Restore the messages of a queue. Returns how many there are."""
+    """Restore the messages of a queue; those of one that was handed over are in memory alone. Returns how many there
+    are."""
     check = partial(_check, is_wanted)
     rows = [(batch.time, _live(run, state, journal, now, check)) for batch, run, state in runs]
+    if is_carried:
+        for _, row in rows:
+            for entry in row.entries:
+                entry.keep(0)
     if any(row.scheduled for _, row in rows):
         entries = _by_arrival(rows)
         for at in range(0, len(entries), AT_ONCE):

@@ -230,6 +230,25 @@ def test_temporary_destinations_are_in_memory_again() -> None:
     assert (store.messages, [kind for kind, _ in store.defined]) == ({}, ["namespace"])
 
 
+def test_what_was_handed_over_once_is_handed_over_again() -> None:
+    """As in an upgrade of two brokers, one after the other."""
+    store = DictStore()
+    broker = broker_over(store)
+    space = broker.namespace("default")
+    address = space.temporaries.create("c", False, 1)
+    for where in (address, "q"):
+        space.send(where, message("m", mode=1), NOW)
+    for _ in range(3):
+        carry(broker, {"c"}.__contains__)
+        written(broker, store)
+        broker = broker_over(store)
+        written(broker, store)
+    space = broker.namespace("default")
+    for where in (str(address), "queue:q"):
+        assert [name_of(entry.envelope.packed) for entry in space.queue(where).main.waits(-1, 9)] == ["m"]
+    assert len(store.messages) == 1
+
+
 def test_messages_that_a_tap_has_taken_are_handed_over() -> None:
     """They come back marked, as those that are PERSISTENT do."""
     store = DictStore()
