@@ -372,7 +372,8 @@ class Shard:
         written = True
         if self.opened is not None and self.commits is not None:
             await asyncio.sleep(0)  # connections that were cut return their messages in the next turn
-            if self._carries and self.keeper is not None and self.keeper.speaks():
+            # One that could not serve writes that it has what was handed over to it, and hands it over likewise.
+            if self._carries and self.keeper is not None and (self.keeper.speaks() or not self._serves):
                 self._carry()
             written = await self.commits.close()
             self.opened = None

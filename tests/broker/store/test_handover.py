@@ -17,6 +17,7 @@ from sievemq_broker.domain.handover import carry
 from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.server.durability.keeper import accepts
+from sievemq_broker.server.net.listener import ClientPorts, ListenError
 
 from .sharing import DEADLINE, LONG, SharingBroker, World, hosts
 from .support import NOW, DictStore, message, name_of, saved_in
@@ -133,6 +134,25 @@ def test_staged_sends_are_handed_over_and_published_once(world: World) -> None:
         assert publish(connection, "query", 1, [staged]) == 2
         assert publish(connection, "query", 1, [staged]) is None
         assert depths(follower) == {"queue:q": 2}
+
+
+def test_a_broker_that_gets_the_shard_and_cannot_serve_hands_over_what_it_got(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: ClientPorts) -> None:
+        raise ListenError("the port is taken")
+
+    with SharingBroker(world, LONG) as owner, factory(owner).create_connection() as connection:
+        with connection.create_session(JMSContext.SESSION_TRANSACTED) as session:
+            session.create_producer(session.create_queue("q")).send(session.create_text_message("m"))
+            staged = stage(session, "query", 1)
+        owner.stop()
+    with monkeypatch.context() as patch, pytest.raises(ListenError):
+        patch.setattr(ClientPorts, "listen", fails)
+        SharingBroker(world, LONG).start()
+    with SharingBroker(world, LONG) as next_owner, factory(next_owner).create_connection() as connection:
+        assert publish(connection, "query", 1, [staged]) == 1
+        assert depths(next_owner) == {"queue:q": 1}
 
 
 def test_temporary_destinations_of_a_client_that_has_left_are_not_handed_over(world: World) -> None:
