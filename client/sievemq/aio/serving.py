@@ -35,14 +35,21 @@ class Application(Protocol):
 class Ending:
     """That an application is to end, and then, that it is to end at once."""
 
-    __slots__ = ("_ended", "_hurried")
+    __slots__ = ("_ended", "_hurried", "_told")
 
     def __init__(self) -> None:
         self._ended = asyncio.Event()
         self._hurried = asyncio.Event()
+        self._told = False
 
     def end(self) -> None:
-        (self._hurried if self._ended.is_set() else self._ended).set()
+        """It cannot listen any more: end, however often that is heard."""
+        self._ended.set()
+
+    def tell(self) -> None:
+        """A signal has come: end; or, the second time, end at once."""
+        (self._hurried if self._told else self._ended).set()
+        self._told = True
 
     async def wait(self) -> None:
         await self._ended.wait()

@@ -158,7 +158,7 @@ class Listeners(Registry):
     def _told(self) -> None:
         """A signal: stop; or, the second time, give up what is in work."""
         if self._running is not None:
-            self._running.ending.end()
+            self._running.ending.tell()
 
     @property
     def _failure(self) -> Exception | None:

@@ -37,7 +37,7 @@ class Application(Protocol):
 
 
 class Ending:
-    """That an application is to end, and then, that it is to end at once. A signal handler may call :meth:`end`."""
+    """That an application is to end, and then, that it is to end at once."""
 
     __slots__ = ("_queue", "_told")
 
@@ -46,6 +46,11 @@ class Ending:
         self._told = 0
 
     def end(self) -> None:
+        """It cannot listen any more: end, however often that is heard."""
+        self._queue.put(None)
+
+    def tell(self) -> None:
+        """A signal has come: end; or, the second time, end at once."""
         self._told += 1
         self._queue.put(None)
 

@@ -76,6 +76,30 @@ async def test_a_listener_that_hangs_is_given_up(world: World, sievemq_context: 
     assert left.get_jms_redelivered()
 
 
+async def test_only_a_second_signal_hurries_the_end(world: World) -> None:
+    """That the broker ends a second consumer, or the connection after that, does not."""
+    app = world.app()
+
+    @app.listener("orders", concurrency=2)
+    def take(message: Message) -> None:
+        """Nothing comes."""
+
+    def hurried() -> bool:
+        ending = app._running.ending
+        return bool(ending._hurried.is_set() if world.awaits else ending.hurried)
+
+    async with world.running(app):
+        await world.delete("queue:orders")
+        await world.until_ending(app)
+        for _ in range(2):
+            app._running._heard(app._failure)
+        assert not hurried()
+        app._told()
+        assert not hurried()
+        app._told()
+        assert hurried()
+
+
 async def test_a_listener_cannot_stop_its_application(world: World, sievemq_context: JMSContext) -> None:
     app, raised = world.app(), threading.Event()
 
