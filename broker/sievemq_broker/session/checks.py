@@ -9,7 +9,7 @@ from typing import Any, Final
 from sievemq_broker.domain.failure import PLAIN, Failure
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.session.rights import Identity, Verb, forbidden
-from sievemq_core.errors import AddressError, ErrorCode, ProtocolError, RequestError, SieveError
+from sievemq_core.errors import AddressError, ErrorCode, ProtocolError, RequestError, SieveError, shown
 from sievemq_core.limits import MAX_CREDIT, MAX_IDENTIFIER_CHARS, MAX_PROPERTIES_BYTES, MAX_PROPERTY_CHARS
 from sievemq_core.message.dead_letters import MAX_ERROR_CHARS
 from sievemq_core.message.envelope import (
@@ -78,8 +78,10 @@ def failure_of(stated: Mapping[str, Any] | None) -> Failure:
         or type(factor) not in (int, float)
         or not 1 <= factor <= _MAX_NUMBER
     ):
-        raise ProtocolError(f"a failure is stated wrongly: {stated!r:.200}", ErrorCode.MALFORMED_FRAME)
-    return Failure(reject, well_formed(text)[:MAX_ERROR_CHARS], factor=float(factor), **numbers)
+        said = {"text": text, "reject": reject, **numbers, "factor": factor}
+        values = ", ".join(f"{name} {shown(value)}" for name, value in said.items() if name in stated)
+        raise ProtocolError(f"a failure is stated wrongly: {values}", ErrorCode.MALFORMED_FRAME)
+    return Failure(reject, well_formed(text[:MAX_ERROR_CHARS]), factor=float(factor), **numbers)
 
 
 def too_much_credit(consumer_id: int, credit: int) -> ProtocolError:

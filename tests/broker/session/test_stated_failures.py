@@ -8,8 +8,11 @@ import pytest
 
 from sievemq_broker.domain.failure import PLAIN, Failure
 from sievemq_broker.session.checks import failure_of
-from sievemq_core.errors import ProtocolError
+from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.message.dead_letters import MAX_ERROR_CHARS
+from sievemq_core.wire.commands import Command
+
+from .harness import TRANSACTED, Client
 
 
 @pytest.mark.parametrize(
@@ -46,6 +49,26 @@ def test_a_failure_is_read(stated: Any, failure: Failure) -> None:
 def test_a_wrong_value_is_refused(stated: Any) -> None:
     with pytest.raises(ProtocolError, match="a failure is stated wrongly"):
         failure_of(stated)
+
+
+def test_a_wrong_value_is_quoted_in_short() -> None:
+    nested: Any = ()
+    for _ in range(2_000):
+        nested = (nested,)
+    for value in (nested, {"a": nested}, b"x" * 1_000_000):
+        with pytest.raises(ProtocolError) as raised:
+            failure_of({"text": value, "other": "y" * 1_000_000})
+        assert len(raised.value.text) < 200
+
+
+def test_a_commit_with_a_wrong_one_is_refused_though_nothing_failed(client: Client) -> None:
+    session = client.session(TRANSACTED)
+    client.send(session, "a", to="queue:out")
+    client.wire.send(Command.COMMIT, 99, session, (), {"text": 3})
+    client.world.settle()
+    assert client.fatal is not None
+    assert client.fatal[2] == ErrorCode.MALFORMED_FRAME
+    assert client.world.client().browse("queue:out") == []
 
 
 def test_the_rule_of_the_client_takes_the_place_of_the_destinations() -> None:

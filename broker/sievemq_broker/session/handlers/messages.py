@@ -401,6 +401,8 @@ def on_commit(peer: Peer, command: Commit, now: int) -> None:
     if transaction is None:
         raise RequestError("this session is not transacted: there is nothing to commit (TXN-08)",
                            ErrorCode.ILLEGAL_STATE)  # fmt: skip
+    if command.failure:
+        failure_of(command.failure)  # refuses what is wrong before anything is done
     if session.blocked_sender is None and peer.wait_for_commit(session, command, on_commit):
         return
     if transaction.staged and transaction.doom is None and session.blocked_sender is None and not session.committing:
