@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from queue import SimpleQueue
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
 from sievemq.blocking.delivery import Delivery
@@ -16,6 +17,9 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 #: Seconds between two looks at whether listeners have returned.
 _LOOK: Final = 0.005
+
+#: Seconds of one wait for the end. On Windows a signal does not end a wait: Python handles it after that.
+_WAIT: Final = 0.5 if sys.platform == "win32" else None
 
 
 class Application(Protocol):
@@ -55,7 +59,10 @@ class Ending:
         self._queue.put(None)
 
     def wait(self) -> None:
-        self._queue.get()
+        while True:
+            with suppress(Empty):
+                self._queue.get(timeout=_WAIT)
+                return
 
     @property
     def hurried(self) -> bool:

@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import threading
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import pytest
 
 import sievemq.aio
 from sievemq import IllegalStateException, JMSContext, Message, Queue
+from sievemq.blocking import serving
 from sievemq_testing import TestBroker, TestNamespace
 
 from .conftest import SOON, World
@@ -98,6 +100,22 @@ async def test_only_a_second_signal_hurries_the_end(world: World) -> None:
         assert not hurried()
         app._told()
         assert hurried()
+
+
+def test_the_end_is_awaited_in_short_waits_where_a_signal_ends_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Waits(SimpleQueue[None]):
+        def get(self, block: bool = True, timeout: float | None = None) -> None:
+            assert timeout == 0.001
+            try:
+                super().get(block, timeout)
+            except Empty:
+                ending.tell()  # as a handler of signals between two waits
+                raise
+
+    monkeypatch.setattr(serving, "_WAIT", 0.001)
+    monkeypatch.setattr(serving, "SimpleQueue", Waits)
+    ending = serving.Ending()
+    ending.wait()
 
 
 async def test_a_listener_cannot_stop_its_application(world: World, sievemq_context: JMSContext) -> None:
