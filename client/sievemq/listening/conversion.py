@@ -30,6 +30,8 @@ from typing import (
 )
 from uuid import UUID
 
+from sievemq_core.message.dead_letters import MAX_ERROR_CHARS
+
 Convert: TypeAlias = Callable[[Any], Any]
 
 
@@ -87,10 +89,12 @@ def shown(annotation: Any) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """Why data does not fit, in one line."""
+    """Why data does not fit, in one line, of MAX_ERROR_CHARS at most."""
     if hasattr(error, "errors") and hasattr(error, "error_count"):  # Pydantic's, without its links
-        return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-    return " ".join(str(error).split()) or type(error).__name__
+        text = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+    else:
+        text = " ".join(str(error).split())
+    return text[:MAX_ERROR_CHARS] or type(error).__name__
 
 
 def is_struct(annotation: Any) -> bool:

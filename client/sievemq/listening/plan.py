@@ -135,6 +135,8 @@ class Plan:
             return converter(annotation)
         except TypeError as error:
             self._refuse(parameter, str(error), error)
+        except RecursionError:
+            self._refuse(parameter, "its type contains itself: only msgspec and Pydantic read such a one")
 
     # -- what a parameter gets ----------------------------------------------------------------------------------------
 
@@ -221,7 +223,9 @@ class Plan:
                     raise Reject("the message has no body") from error
                 return default
             except Exception as error:  # whatever a type's own code raises
-                raise Reject(f"the body is no {shown(kind)}: {reason_of(error)}") from error
+                reject = Reject(f"the body is no {shown(kind)}: {reason_of(error)}")
+                # Of data that does not fit, the reason says all; Pydantic's own text is as long as the data.
+                raise reject from None if isinstance(error, ValueError) else error
 
         return read
 

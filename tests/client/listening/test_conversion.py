@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -13,7 +14,18 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from sievemq import BytesMessage, Json, Listeners, MapMessage, Message, ObjectMessage, Short, TextMessage, register_type
+from sievemq import (
+    BytesMessage,
+    Json,
+    Listeners,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    Reject,
+    Short,
+    TextMessage,
+    register_type,
+)
 from sievemq.listening.conversion import converter
 from sievemq.listening.replies import reply_of
 
@@ -158,6 +170,21 @@ def test_models_check_themselves() -> None:
     assert converter(Model)({"a": 1}) == Model({"a": 1})
     with pytest.raises(ValueError, match=r"^rows.1: it is bad$"):
         converter(Model)({"bad": 1})
+
+
+def test_a_reason_is_short_whatever_the_data() -> None:
+    """The log shows it, and no traceback whose text grows with the data."""
+
+    @dataclass
+    class Checked:
+        name: str
+
+        def __post_init__(self) -> None:
+            raise ValueError(self.name)
+
+    with pytest.raises(Reject) as raised:
+        _read(Checked, TextMessage(Json({"name": "x" * 1_000_000})))
+    assert len("".join(traceback.format_exception(raised.value))) < 10_000
 
 
 def data_of(body: bytes) -> BytesMessage:

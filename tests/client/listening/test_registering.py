@@ -38,6 +38,11 @@ class Holder:
     place: Place
 
 
+@dataclass
+class Node:
+    below: list[Node]
+
+
 @pytest.fixture
 def app() -> Listeners:
     return Listeners("sievemq://localhost")
@@ -46,6 +51,7 @@ def app() -> Listeners:
 def no_annotation(order) -> None: ...  # type: ignore[no-untyped-def]
 def no_type(order: Place) -> None: ...
 def no_type_inside(order: Holder) -> None: ...
+def contains_itself(order: Node) -> None: ...
 def two_bodies(order: str, more: str) -> None: ...
 def several(*orders: str) -> None: ...
 def mapping(**orders: str) -> None: ...
@@ -65,6 +71,7 @@ def no_name(order: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: 
         (no_annotation, "parameter 'order' of no_annotation(): it has no annotation"),
         (no_type, "parameter 'order' of no_type(): Place is no type"),
         (no_type_inside, "parameter 'order' of no_type_inside(): place of Holder: Place is no type"),
+        (contains_itself, "parameter 'order' of contains_itself(): its type contains itself"),
         (two_bodies, "parameter 'more' of two_bodies(): the body is parameter 'order' already"),
         (several, "parameter 'orders' of several()"),
         (mapping, "parameter 'orders' of mapping()"),
