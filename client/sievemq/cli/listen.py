@@ -54,8 +54,11 @@ def listen(
         raise typer.Exit(_restarting([target, *options]))
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     application = load(target)
-    with failures():
-        application.run(health=health)
+    try:
+        with failures():
+            application.run(health=health)
+    except OSError as error:
+        _end(FAILED, str(error))
 
 
 def load(target: str) -> Any:

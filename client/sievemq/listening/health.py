@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +17,8 @@ def answering(address: str | None, healthy: Callable[[], bool]) -> Iterator[int 
     """Answer while the block runs: 200 at ``/livez``; at ``/readyz`` 200 or 503. The value is the port.
 
     Args:
-        address: ``host:port``, or a port of the loopback; port 0 for a free one. None to answer nothing.
+        address: ``host:port``, such as ``[::1]:8080``, or a port of the loopback; port 0 for a free one. None to answer
+            nothing.
         healthy: whether the application listens.
 
     Raises:
@@ -25,7 +28,8 @@ def answering(address: str | None, healthy: Callable[[], bool]) -> Iterator[int 
     if address is None:
         yield None
         return
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+    from http.server import BaseHTTPRequestHandler
+    from socketserver import ThreadingTCPServer
 
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or int(port) > 65_535:
@@ -47,10 +51,22 @@ def answering(address: str | None, healthy: Callable[[], bool]) -> Iterator[int 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
             _log.debug(format, *args)
 
-    server = ThreadingHTTPServer((host.strip("[]") or "127.0.0.1", int(port)), Answers)
+    host = host.strip("[]") or "127.0.0.1"
+
+    class Server(ThreadingTCPServer):  # that of http.server asks for the name of the host, which may take seconds
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        allow_reuse_address = os.name == "posix"
+        daemon_threads = True
+
+    try:
+        server = Server((host, int(port)), Answers)
+    except OSError as error:
+        raise OSError(f"probes cannot be answered at {address}: {error}") from error
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="sievemq-health", daemon=True)
     thread.start()
-    _log.info("probes are answered at http://%s:%d/readyz", *server.server_address[:2])
+    _log.info(
+        "probes are answered at http://%s:%d/readyz", f"[{host}]" if ":" in host else host, server.server_address[1]
+    )
     try:
         yield server.server_address[1]
     finally:

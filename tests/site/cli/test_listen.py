@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -89,6 +90,26 @@ def test_hidden_folders_and_environments_are_not_watched(folder: Path) -> None:
         (folder / name).touch()
     (folder / "venv" / "pyvenv.cfg").touch()
     assert sorted(name for name, _ in listen._files(folder)) == ["a.py", os.path.join("pkg", "b.py")]  # noqa: PTH118
+
+
+def test_an_address_of_probes_that_is_taken_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "shop_app.py").write_text(MODULE.format(url="sievemq://127.0.0.1:1?reconnect=0", word=""))
+    with answering("127.0.0.1:0", lambda: True) as port:
+        assert run(["listen", "shop_app:app", "--health", f"127.0.0.1:{port}"]) == 1
+    assert f"probes cannot be answered at 127.0.0.1:{port}: " in capsys.readouterr().err
+
+
+def test_probes_are_answered_in_ipv6() -> None:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            pass
+    except OSError:
+        pytest.skip("the machine has no IPv6")
+    with (
+        answering("[::1]:0", lambda: True) as port,
+        urllib.request.urlopen(f"http://[::1]:{port}/readyz", timeout=60) as answer,
+    ):
+        assert answer.status == 200
 
 
 def test_probes_are_answered(caplog: pytest.LogCaptureFixture) -> None:
