@@ -142,6 +142,7 @@ class Listeners(Registry):
     async def stop(self) -> None:
         """Stop in order: no listener is called any more, one that runs has `stop_timeout` to return, messages that
         were only fetched go back uncounted. Once begun it is carried out, cancelled or not. Idempotent.
+        :meth:`run` returns then.
 
         Raises:
             IllegalStateException: in a listener of this application.
@@ -226,6 +227,7 @@ class _Running:
     async def end(self, seconds: float) -> None:
         for session in self.sessions:
             session._control.check_may_close("the application")
+        self.ending.end()
         if self._stopping is not None and not self.over:
             await self._stopping.run(lambda: self._end(seconds))
 

@@ -43,7 +43,7 @@ class Ending:
         self._told = False
 
     def end(self) -> None:
-        """It cannot listen any more: end, however often that is heard."""
+        """It cannot listen any more, or has been stopped: end, however often that is said."""
         self._ended.set()
 
     def tell(self) -> None:

@@ -143,6 +143,7 @@ class Listeners(Registry):
     def stop(self) -> None:
         """Stop in order: no listener is called any more, one that runs has `stop_timeout` to return, messages that
         were only fetched go back uncounted. Idempotent.
+        :meth:`run` returns then.
 
         Raises:
             IllegalStateException: in a listener of this application.
@@ -227,6 +228,7 @@ class _Running:
     def end(self, seconds: float) -> None:
         for session in self.sessions:
             session._control.check_may_close("the application")
+        self.ending.end()
         if self._stopping is not None and not self.over:
             self._stopping.run(lambda: self._end(seconds))
 

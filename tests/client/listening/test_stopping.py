@@ -102,6 +102,23 @@ async def test_only_a_second_signal_hurries_the_end(world: World) -> None:
         assert hurried()
 
 
+async def test_stop_ends_a_run_in_another_thread(world: World) -> None:
+    app = world.app()
+
+    @app.listener("orders")
+    def take(message: Message) -> None:
+        """Nothing comes."""
+
+    running = asyncio.ensure_future(asyncio.to_thread(app.run))
+    while not app.healthy:  # noqa: ASYNC110 - a thread changes it
+        await asyncio.sleep(0)
+    if world.awaits:
+        asyncio.run_coroutine_threadsafe(app.stop(), app._running.context._connection._transport.loop)
+    else:
+        await asyncio.to_thread(app.stop)
+    await asyncio.wait_for(running, SOON)
+
+
 def test_the_end_is_awaited_in_short_waits_where_a_signal_ends_none(monkeypatch: pytest.MonkeyPatch) -> None:
     class Waits(SimpleQueue[None]):
         def get(self, block: bool = True, timeout: float | None = None) -> None:
