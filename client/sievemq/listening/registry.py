@@ -116,7 +116,7 @@ class Registry:
         Its parameters get their values by their annotations:
 
         - a subclass of ``Message``: the message
-        - ``Annotated[str, Property("region")]``, ``Annotated[str, Header("JMSType")]``: a property, a header
+        - ``Annotated[str, Property("region")]``, ``Annotated[str | None, Header("JMSType")]``: a property, a header
         - ``JMSContext``: the context in which the message was received, to send with
         - one other parameter, of any type: the body
 

@@ -65,7 +65,8 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Marks a parameter whose value is a header of the message: ``to: Annotated[str, Header("JMSCorrelationID")]``.
+    """Marks a parameter whose value is a header of the message, None if it has none:
+    ``to: Annotated[str | None, Header("JMSCorrelationID")]``.
 
     Args:
         name: of the header, as Jakarta Messaging spells it.
