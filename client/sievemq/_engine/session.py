@@ -548,6 +548,11 @@ class EngineSession:
         """A call of this session waits for the broker."""
         return self.sends.awaits_broker or self.awaits_answer
 
+    @property
+    def stranded(self) -> bool:
+        """A call of this session waits for the broker, and there is no connection."""
+        return (self.outbox.repairing or not self.outbox.usable) and self.awaits_broker
+
     def mark_closed(self) -> None:
         """Closed: no method but close may be used any more (CLO-17)."""
         self.closed = self.shut = True

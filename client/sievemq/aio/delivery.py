@@ -111,7 +111,7 @@ class Delivery:
             while self.calling is not None and (consumer is None or self.calling is consumer) and not self.mine:
                 if self.abandoned:
                     return
-                end = None
+                end = until
                 if until is not None:
                     time = transport.loop.time()
                     if lost.done or time >= until:
@@ -120,7 +120,7 @@ class Delivery:
                         if not logged:
                             logged = True
                             _log.warning("closing or stopping waits for a message listener that has not returned")
-                    end = max(until, time + LOOK_SECONDS)
+                        end = time + LOOK_SECONDS
                 await transport.park(waiters, end)
         finally:
             lost.succeed(None)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 from sievemq.aio.delivery import Delivery
+from sievemq.aio.waiting import LOOK_SECONDS
 from sievemq.listening.health import answering
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -59,11 +60,13 @@ class Ending:
 
 
 async def finished(deliveries: Sequence[Delivery], seconds: float, ending: Ending) -> bool:
-    """Wait until no listener runs. False if the time is over, or if it is to end at once."""
+    """Wait until no listener runs but those that wait for a lost connection (D-43). False if the time is over, or if it
+    is to end at once."""
+    until = asyncio.get_running_loop().time() + seconds + LOOK_SECONDS  # :meth:`Delivery.left` warns after it
 
     async def leave() -> None:
         for delivery in deliveries:
-            await delivery.left()
+            await delivery.left(None, until)
 
     left, hurried = asyncio.ensure_future(leave()), asyncio.ensure_future(ending.hurried())
     try:

@@ -82,6 +82,11 @@ class Delivery:
     def mine(self) -> bool:
         return threading.current_thread() is self._thread
 
+    @property
+    def busy(self) -> bool:
+        """A listener runs, and does not wait for a connection that is lost."""
+        return self.calling is not None and not self._engine.stranded
+
     def set_listener(self, consumer: EngineConsumer, listener: Callable[[Message], Any] | None) -> None:
         """Set or remove the listener of a consumer. The engine lock is held."""
         if listener is None:

@@ -70,9 +70,10 @@ class Ending:
 
 
 def finished(deliveries: Sequence[Delivery], seconds: float, ending: Ending) -> bool:
-    """Wait until no listener runs. False if the time is over, or if it is to end at once."""
+    """Wait until no listener runs but those that wait for a lost connection (D-43). False if the time is over, or if it
+    is to end at once."""
     until = time.monotonic() + seconds
-    while any(delivery.calling is not None for delivery in deliveries):
+    while any(delivery.busy for delivery in deliveries):
         if ending.hurried or time.monotonic() >= until:
             return False
         time.sleep(_LOOK)

@@ -102,6 +102,30 @@ async def test_only_a_second_signal_hurries_the_end(world: World) -> None:
         assert hurried()
 
 
+async def test_a_listener_that_waits_for_a_lost_broker_is_not_awaited(world: World, own_broker: TestBroker) -> None:
+    world.namespace = own_broker.namespace("default")
+    app, begun, go_on = world.app(stop_timeout=10 * SOON * 1000), threading.Event(), threading.Event()
+
+    def take(message: Message) -> None:
+        begun.set()
+        assert go_on.wait(SOON)
+
+    async def take_in_the_loop(message: Message) -> None:
+        begun.set()
+        await asyncio.to_thread(go_on.wait, SOON)
+
+    app.listener("orders", transacted=True)(take_in_the_loop if world.awaits else take)
+    await world.call(app.start)
+    with sievemq.ConnectionFactory(own_broker.url).create_context() as context:
+        context.create_producer().send(Queue("orders"), "a chair")
+    await asyncio.to_thread(begun.wait, SOON)
+    await asyncio.to_thread(own_broker.stop)
+    stopping = asyncio.ensure_future(world.call(app.stop))
+    go_on.set()
+    await asyncio.wait_for(stopping, SOON)
+    assert not app.healthy
+
+
 async def test_stop_ends_a_run_in_another_thread(world: World) -> None:
     app = world.app()
 
