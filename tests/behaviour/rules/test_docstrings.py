@@ -91,6 +91,12 @@ OURS = {
     ("ProducerDefaults", "get_send_timeout"),
     ("ProducerState", "set_send_timeout"),
     ("ProducerState", "get_send_timeout"),
+    ("Listeners", "healthy"),
+    ("Listeners", "run"),
+    ("Listeners", "start"),
+    ("Listeners", "stop"),
+    ("Registry", "listener"),
+    ("Retry", "delays"),
 }
 SOURCE = re.compile(r"§ ?\d|\b[A-Z]{3}-\d\d|\bD-\d\d|\b[Ss]ections? \d\d?|:(meth|func|class):`|\bPY-\d\d")
 

@@ -291,7 +291,7 @@ class TestKill:
                 assert (report.findings, report.definitions) == ([], len(other.definitions("kind")))
                 out = io.StringIO()
                 export(DirectoryRows(folder), out.write)
-                assert sorted(json.loads(line)["id"] for line in out.getvalue().splitlines()) == sorted(
+                assert sorted(json.loads(line)["message_id"] for line in out.getvalue().splitlines()) == sorted(
                     name_of(entry.packed) for entry in saved_in(other)
                 )
                 spoilt = killed(folder, tmp_path / f"spoilt{step}")

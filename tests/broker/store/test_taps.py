@@ -207,7 +207,7 @@ def test_the_store_commands_know_taps_and_a_repaired_store_has_none(tmp_path: Pa
     out = StringIO()
     export(DirectoryRows(tmp_path), out.write)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert [line["id"] for line in lines if line.get("tap") == "t"] == ["m0", "m1", "m2"]
+    assert [line["message_id"] for line in lines if line.get("tap") == "t"] == ["m0", "m1", "m2"]
     with closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:
         database.execute("UPDATE batch SET data = x'00' WHERE id = 2")
     repair(tmp_path, lambda: "broker")

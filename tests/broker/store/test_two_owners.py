@@ -22,7 +22,7 @@ from .support import NOW, message, name_of, saved_in, write, write_of
 @pytest.fixture(autouse=True)
 def _no_lock() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sievemq_broker.store.files.fcntl", None)
+        patch.setattr("sievemq_broker.store.files.fcntl.flock", lambda *_: None)
         yield
 
 

@@ -172,7 +172,7 @@ def test_a_fault_of_ours_is_a_500_without_a_traceback(api: Api, monkeypatch: pyt
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setattr("sievemq_broker.server.http.api.brokers.version", broken)
+    monkeypatch.setattr("sievemq_broker.server.http.api.brokers._blocked_at", broken)
     answer = api("GET", "/api/v1/broker")
     assert (answer.status, answer.error) == (500, "INTERNAL")
     assert b"secret" not in answer.content
