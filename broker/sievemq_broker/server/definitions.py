@@ -256,7 +256,8 @@ def _differs(there: Any, wanted: Any) -> str:
 
 @dataclass(slots=True)
 class _Step:
-    """A change, and how it is made. What it changes is looked at again then: the broker has gone on since."""
+    """A change, and the function that makes it. That function looks again at what it changes, which may be different
+    by then."""
 
     change: Change
     do: Make[None]

@@ -214,7 +214,7 @@ class ShardRows:
         rows = PostgresRows(self._database.connection, self._shard)
         try:
             for batch_id, row, state in rows.batches():
-                assert isinstance(row, bytes)  # nobody has followed
+                assert isinstance(row, bytes)  # read from the table: there is no follower
                 yield batch_id, row, state
             orphan = rows.orphan()
         except Exception as error:

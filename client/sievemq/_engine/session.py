@@ -298,7 +298,7 @@ class EngineSession:
         """Redeliver everything handed and not acknowledged, marked (ACK-08).
 
         Args:
-            failure: what the broker is told of why the application has failed it, as RECOVER has it.
+            failure: why the application has failed the message, and how it is retried: the last field of RECOVER.
 
         Raises:
             IllegalStateException: the session is transacted (ACK-12) or closed.

@@ -124,7 +124,7 @@ def completion_callbacks(
 
 
 def failure_of(error: BaseException, rule: Mapping[str, object]) -> dict[str, object]:
-    """What the broker is told of a listener that raised: the last line of the traceback, for the dead letter.
+    """The failure that a session states when its listener has raised: the last line of the traceback, and the rule.
 
     Args:
         rule: as :attr:`EngineSession.retry_rule`.

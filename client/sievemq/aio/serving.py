@@ -44,7 +44,7 @@ class Ending:
         self._told = False
 
     def end(self) -> None:
-        """It cannot listen any more, or has been stopped: end, however often that is said."""
+        """The application cannot listen any more, or has been stopped. May be called again."""
         self._ended.set()
 
     def tell(self) -> None:

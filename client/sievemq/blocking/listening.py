@@ -330,4 +330,4 @@ class _Caller:
             try:
                 self._late.send(*answer)
             except InvalidDestinationException as error:
-                _log.warning("nobody waits for the reply: %s", error)
+                _log.warning("the queue for the reply is gone: %s", error)

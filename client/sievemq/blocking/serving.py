@@ -50,7 +50,7 @@ class Ending:
         self._told = 0
 
     def end(self) -> None:
-        """It cannot listen any more, or has been stopped: end, however often that is said."""
+        """The application cannot listen any more, or has been stopped. May be called again."""
         self._queue.put(None)
 
     def tell(self) -> None:
