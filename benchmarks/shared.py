@@ -68,16 +68,7 @@ def throughput(database: Database, folder: Path, n: int, repeats: int, say: Call
                 row = run_workload(broker, "W1c", n, SIZE, "blocking", f"d{repeat}")
             rates[mode].append(row["msgs_per_s"])
             cpu[mode].append(row["cpu_s"]["broker"])
-    postgres, directory = (statistics.median(rates[mode]) for mode in rates)
-    return {
-        "what": f"{n:,} PERSISTENT messages of {SIZE} bytes, confirmed, many in flight",
-        "figure": f"{postgres:,.0f}/s",
-        "beside": "with a data directory",
-        "other": f"{directory:,.0f}/s",
-        "ratio": round(postgres / directory, 2),
-        "rates": rates,
-        "broker_us": {mode: round(statistics.median(cpu[mode]) / n * 1e6, 2) for mode in cpu},
-    }
+    return _rates_row(n, "", "with a data directory", rates, cpu)
 
 
 def one_at_a_time(database: Database, folder: Path, n: int, say: Callable[[str], None]) -> dict[str, Any]:
@@ -124,15 +115,29 @@ def followed(database: Database, folder: Path, n: int, repeats: int, say: Callab
                 row = run_workload(broker, "W1c", n, SIZE, "blocking", f"f{repeat}")
             rates[mode].append(row["msgs_per_s"])
             cpu[mode].append(row["cpu_s"]["broker"])
-    with_one, alone = (statistics.median(rates[mode]) for mode in rates)
+    return _rates_row(n, ", with a follower", "without one", rates, cpu)
+
+
+def _rates_row(
+    n: int, how: str, beside: str, rates: dict[str, list[int]], cpu: dict[str, list[float]]
+) -> dict[str, Any]:
+    """The row of two rates.
+
+    Args:
+        n: messages of each run.
+        how: added to what was measured.
+        beside: what the second one was measured with.
+        rates, cpu: messages a second, and processor seconds of the broker, of each run.
+    """
+    first, second = (statistics.median(each) for each in rates.values())
     return {
-        "what": f"{n:,} PERSISTENT messages of {SIZE} bytes, confirmed, many in flight, with a follower",
-        "figure": f"{with_one:,.0f}/s",
-        "beside": "without one",
-        "other": f"{alone:,.0f}/s",
-        "ratio": round(with_one / alone, 2),
+        "what": f"{n:,} PERSISTENT messages of {SIZE} bytes, confirmed, many in flight{how}",
+        "figure": f"{first:,.0f}/s",
+        "beside": beside,
+        "other": f"{second:,.0f}/s",
+        "ratio": round(first / second, 2),
         "rates": rates,
-        "broker_us": {mode: round(statistics.median(cpu[mode]) / n * 1e6, 2) for mode in cpu},
+        "broker_us": {mode: round(statistics.median(each) / n * 1e6, 2) for mode, each in cpu.items()},
     }
 
 
