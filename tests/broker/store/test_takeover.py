@@ -172,7 +172,7 @@ def test_an_owner_beats_while_it_restores(world: World) -> None:
 
 
 def test_connections_outlive_a_time_without_the_store(world: World) -> None:
-    with SharingBroker(world, BRIEF) as broker, WireClient(broker.port) as client:
+    with SharingBroker(world, LONG) as broker, WireClient(broker.port) as client:
         client.open_session()
         send(client, 1)
         assert client.until(Command.CONFIRM)[1:] == (1, 1)
@@ -188,7 +188,7 @@ def test_clients_learn_after_a_silence_that_the_store_takes_no_writes(world: Wor
     def fail() -> None:
         raise StoreFullError("it is full")
 
-    with SharingBroker(world, BRIEF) as broker, WireClient(broker.port) as sender, WireClient(broker.port) as idle:
+    with SharingBroker(world, LONG) as broker, WireClient(broker.port) as sender, WireClient(broker.port) as idle:
         for client in (sender, idle):
             client.open_session()
         broker.access.before_writing = fail
@@ -203,7 +203,7 @@ def test_clients_learn_after_a_silence_that_the_store_takes_no_writes(world: Wor
 
 @pytest.mark.parametrize("mode", [1, 2])
 def test_nothing_is_carried_out_or_said_while_the_lease_is_over(world: World, mode: int) -> None:
-    with SharingBroker(world, BRIEF) as broker, WireClient(broker.port) as client:
+    with SharingBroker(world, LONG) as broker, WireClient(broker.port) as client:
         client.open_session()
         with silent(broker):
             assert client.until(Command.FLOW)
@@ -232,7 +232,7 @@ def test_what_was_written_before_the_lease_was_over_is_held_back(world: World) -
 
 
 def test_heartbeats_pass_what_is_held_back(world: World) -> None:
-    with SharingBroker(world, BRIEF) as broker, WireClient(broker.port, hello=False) as client:
+    with SharingBroker(world, LONG) as broker, WireClient(broker.port, hello=False) as client:
         client.say(Command.HELLO, 1, "", None, None, None, 200, "test", None, {})
         client.until(Command.WELCOME)
         with silent(broker):
@@ -241,7 +241,7 @@ def test_heartbeats_pass_what_is_held_back(world: World) -> None:
 
 
 def test_the_api_is_silent_too(world: World) -> None:
-    with SharingBroker(world, BRIEF, http=True) as broker:
+    with SharingBroker(world, LONG, http=True) as broker:
         with silent(broker):
             status, ready = get(broker, "/readyz")
             assert (status, ready["role"]) == (503, "silent")
@@ -464,7 +464,7 @@ def read_until(sock: socket.socket, wanted: bytes) -> bytes:
 
 def test_a_stomp_client_is_kept_and_waits(world: World) -> None:
     with (
-        SharingBroker(world, BRIEF, settings={"heartbeat_seconds": 0.2}) as broker,
+        SharingBroker(world, LONG, settings={"heartbeat_seconds": 0.2}) as broker,
         socket.create_connection(("127.0.0.1", broker.port), DEADLINE) as sock,
     ):
         sock.settimeout(DEADLINE)
@@ -481,7 +481,7 @@ def test_an_amqp_client_is_kept_and_waits(world: World) -> None:
     beat = b"\0\0\0\x08\x02\0\0\0"
     begin = frame_of(Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1))
     with (
-        SharingBroker(world, BRIEF, settings={"heartbeat_seconds": 0.2}) as broker,
+        SharingBroker(world, LONG, settings={"heartbeat_seconds": 0.2}) as broker,
         socket.create_connection(("127.0.0.1", broker.port), DEADLINE) as sock,
     ):
         sock.settimeout(DEADLINE)
@@ -495,7 +495,7 @@ def test_an_amqp_client_is_kept_and_waits(world: World) -> None:
 
 
 def test_a_client_by_websocket_is_kept_and_waits(world: World) -> None:
-    with SharingBroker(world, BRIEF, http=True, settings={"heartbeat_seconds": 0.2}) as broker:
+    with SharingBroker(world, LONG, http=True, settings={"heartbeat_seconds": 0.2}) as broker:
         url = broker.http_url.replace("http", "ws", 1) + "/stomp"
         with connect(url, proxy=None, open_timeout=DEADLINE, close_timeout=DEADLINE) as client:
             client.send(CONNECT.decode())
@@ -510,7 +510,7 @@ def test_a_client_by_websocket_is_kept_and_waits(world: World) -> None:
 
 def test_events_wait_for_the_lease_and_go_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series, "STEP_SECONDS", 0.02)
-    with SharingBroker(world, BRIEF, http=True) as broker:
+    with SharingBroker(world, LONG, http=True) as broker:
         request = urllib.request.urlopen(f"{broker.http_url}/api/v1/events", timeout=DEADLINE)
         with request as stream:
             while b"event: tick" not in stream.readline():
