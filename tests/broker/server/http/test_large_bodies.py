@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from sievemq import JMSContext
 from sievemq_broker.domain.work import finish
-from sievemq_broker.server.http.api.operation import MAX_JSON_VALUES, has_at_most
+from sievemq_broker.server.http.api.declare import MAX_JSON_VALUES
+from sievemq_broker.server.http.api.operation import has_at_most
 from sievemq_broker.server.http.api.partly import Outline, beginning
 from sievemq_broker.server.http.api.shown import MAX_SHOWN
 from sievemq_core.errors import FormatError
@@ -39,6 +40,13 @@ def test_json_of_too_many_values_is_refused_before_it_is_decoded(api: Api, body:
     answer = api.raw("POST", f"{at(Q)}/messages", body)
     assert (answer.status, answer.error) == (413, "REQUEST_TOO_LARGE")
     assert str(MAX_JSON_VALUES) in answer.json["text"]
+
+
+@pytest.mark.parametrize(("values", "status"), [(2 * MAX_JSON_VALUES, 400), (11 * MAX_JSON_VALUES, 413)])
+def test_definitions_may_have_more_values_than_a_message(api: Api, values: int, status: int) -> None:
+    body = b'{"dry_run": true, "definitions": {"nothing": [1' + b",1" * values + b"]}}"
+    answer = api.raw("POST", "/api/v1/definitions", body)
+    assert answer.status == status, answer.content
 
 
 def test_text_with_many_commas_and_quotes_is_sent(api: Api, context: JMSContext) -> None:

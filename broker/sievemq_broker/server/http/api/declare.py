@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from inspect import getdoc
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -13,6 +13,9 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.session.rights import Verb
 
 Handler = Callable[["Call[Any, Any]"], Awaitable[Any]]
+
+#: Of the JSON of a request, counted as its commas and brackets outside of strings: some milliseconds of decoding.
+MAX_JSON_VALUES: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Endpoint:
         tag: the noun it belongs to.
         body_optional: an absent body is an empty object.
         body_limit: bytes that a body may have.
+        value_limit: names and values that its JSON may have.
         media: content type of the answer.
     """
 
@@ -46,6 +50,7 @@ class Endpoint:
     tag: str
     body_optional: bool = False
     body_limit: int = 1024 * 1024
+    value_limit: int = MAX_JSON_VALUES
     media: str = "application/json"
 
     @property

@@ -36,9 +36,6 @@ BODY_SECONDS = 30.0
 #: Bytes of a body that is too large that are read all the same, so that its sender sees the answer.
 _DISCARDED = 16 * 1024 * 1024
 
-#: Of a request, counted as its commas and brackets outside of strings: some milliseconds of decoding.
-MAX_JSON_VALUES: Final = 20_000
-
 #: Bytes that are checked at once, and the units of that.
 _PIECE: Final = 65_536
 _PIECE_UNITS: Final = 200
@@ -197,9 +194,12 @@ async def _body(endpoint: Endpoint, scope: Scope, receive: Receive, server: Serv
             415, "UNSUPPORTED_MEDIA_TYPE", "a body is sent as Content-Type: application/json",
             {"content_type": content_type.decode("latin-1")[:100]},
         )  # fmt: skip
-    if not await run(server, partial(has_at_most, data, MAX_JSON_VALUES)):
-        text = f"the JSON of a request may have some {MAX_JSON_VALUES} values; a client sends larger messages"
-        raise ApiError(413, "REQUEST_TOO_LARGE", text, {"limit": MAX_JSON_VALUES})
+    if not await run(server, partial(has_at_most, data, endpoint.value_limit)):
+        text = (
+            f"the JSON of this request may have some {endpoint.value_limit} values; a client sends larger messages, "
+            "and a broker starts with larger definitions"
+        )
+        raise ApiError(413, "REQUEST_TOO_LARGE", text, {"limit": endpoint.value_limit})
     try:
         return msgspec.json.decode(data, type=endpoint.body)
     except msgspec.ValidationError as error:
