@@ -7,7 +7,7 @@ import concurrent.futures
 import contextlib
 import shutil
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from difflib import get_close_matches
@@ -458,7 +458,7 @@ class TestNamespace(EmbeddedNamespace):
             elsewhere: show also the last event of other namespaces that were used meanwhile.
         """
 
-        def show(broker: Broker) -> str:
+        def text(broker: Broker) -> Iterator[str]:
             space = broker.namespaces.get(self.name)
             destinations = () if space is None else tuple(space.destinations)
             journals = self.broker._watch.recorder.journals.values() if elsewhere else ()
@@ -466,9 +466,10 @@ class TestNamespace(EmbeddedNamespace):
             return excerpt(self._journal(), self.broker._adjustable.now(), destinations, lines, others)
 
         try:
-            return self.broker.call(show)
+            pieces = self.broker.call(text)
+            return "\n".join(iter(lambda: self.broker.call(lambda _: next(pieces, "")), ""))
         except RuntimeError:  # it was stopped, or follows another one: its thread carries out nothing
-            return show(self.broker._domain)
+            return "\n".join(text(self.broker._domain))
 
     # -- assertions ---------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
@@ -25,6 +25,9 @@ from sievemq_testing.reasons import due_in, held_by, idle, name_of, near_destina
 
 #: Events of an excerpt: what fits on a screen above the test's own error.
 LINES: Final = 40
+
+#: Events that are shown at once: some milliseconds.
+_PIECE: Final = 40
 
 _VALUE = 40
 _PROPERTIES = 8
@@ -92,31 +95,40 @@ def excerpt(
     destinations: Iterable[str],
     lines: int | None = LINES,
     others: Iterable[Journal] = (),
-) -> str:
+) -> Iterator[str]:
     """The end of a journal, and why messages were never delivered.
+
+    It comes in pieces: evaluating selectors on thousands of events takes seconds. It shows the moment of the first one.
 
     Args:
         now: the broker's time, ms since 1970.
         lines: events to show; None for all.
+
+    Returns:
+        Pieces of some lines each, to be joined by line ends.
     """
     events = list(journal)
     shown = events if lines is None else events[-lines:]
-    text = [f"namespace {journal.namespace!r}: {counted(len(events), 'event')}"]
+    head = f"namespace {journal.namespace!r}: {counted(len(events), 'event')}"
     hidden = len(events) - len(shown)
     if hidden:
-        text[0] += f", the last {len(shown)} of them (--sievemq-trace shows all)"
+        head += f", the last {len(shown)} of them (--sievemq-trace shows all)"
     if journal.dropped:
-        text[0] += f"; {journal.dropped} older ones were forgotten"
+        head += f"; {journal.dropped} older ones were forgotten"
     names = tuple(destinations)
     unheard = {event.where for event in shown if event.kind == "not matched" and not event.selectors}
     near = {where: near_destination(where, names) for where in unheard}
-    for event in shown:
-        text.append(show_event(event))
-        if event.kind == "not matched" and not event.selectors and near[event.where] is not None:
-            text.append(f"{'':>31}there is {near[event.where]}")
-    text += _left(journal, now, names)
-    text += _elsewhere(others)
-    return "\n".join(text)
+    rest = [*_left(journal, now, names), *_elsewhere(others)]
+    yield head
+    for first in range(0, len(shown), _PIECE):
+        text: list[str] = []
+        for event in shown[first : first + _PIECE]:
+            text.append(show_event(event))
+            if event.kind == "not matched" and not event.selectors and near[event.where] is not None:
+                text.append(f"{'':>31}there is {near[event.where]}")
+        yield "\n".join(text)
+    if rest:
+        yield "\n".join(rest)
 
 
 def _left(journal: Journal, now: int, destinations: tuple[str, ...]) -> Iterable[str]:

@@ -19,6 +19,7 @@ from sievemq import (
 )
 from sievemq_broker.embedded import BrokerClock
 from sievemq_testing import BrokerFactory, TestBroker, TestNamespace
+from sievemq_testing.excerpt import excerpt
 from sievemq_testing.journal import Journal
 
 SOON = 60.0
@@ -424,6 +425,20 @@ def test_excerpt_shows_the_end_only(sievemq_namespace: TestNamespace, sievemq_co
     assert "61 events, the last 40 of them (--sievemq-trace shows all)" in sievemq_namespace.excerpt()
     assert sievemq_namespace.excerpt(None).count(" accepted ") == 30
     assert "and 20 more" in sievemq_namespace.excerpt()
+
+
+def test_a_long_excerpt_is_written_in_pieces(
+    sievemq_namespace: TestNamespace, sievemq_context: JMSContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(30):
+        sievemq_context.create_producer().send(ORDERS, "x")
+    sievemq_namespace.broker.wait_until_idle()
+    whole = sievemq_namespace.excerpt(None)
+    monkeypatch.setattr("sievemq_testing.excerpt._PIECE", 7)
+    pieces = list(excerpt(sievemq_namespace._journal(), 0, ["queue:orders"], None))
+    assert len(pieces) >= 2 + 60 // 7
+    assert max(piece.count("\n") for piece in pieces[1:-1]) == 6
+    assert sievemq_namespace.excerpt(None) == whole
 
 
 def test_a_plain_embedded_broker_has_no_journal_and_pays_nothing_for_it() -> None:
