@@ -46,14 +46,16 @@ class Overfull:
     Attributes:
         limit_text: names the limit, for people.
         refuses: sends are refused; otherwise their senders wait.
+        limit: its name as in the details of errors.
         has_room: the limit is no longer reached.
     """
 
-    __slots__ = ("has_room", "limit_text", "refuses")
+    __slots__ = ("has_room", "limit", "limit_text", "refuses")
 
-    def __init__(self, limit_text: str, refuses: bool) -> None:
+    def __init__(self, limit_text: str, refuses: bool, limit: str) -> None:
         self.limit_text = limit_text
         self.refuses = refuses
+        self.limit = limit
         self.has_room = False
 
     def end(self) -> None:

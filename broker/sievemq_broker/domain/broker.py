@@ -120,7 +120,7 @@ class Broker:
         wait, as :attr:`DomainSettings.on_full_disk` says."""
         journal = self.journal
         if journal is not None:
-            journal.refuse(None if reason is None else Overfull(reason, self.settings.on_full_disk == FAIL))
+            journal.refuse(None if reason is None else Overfull(reason, self.settings.on_full_disk == FAIL, "disk"))
             for namespace in self.namespaces.values():
                 namespace.forget_routes()
 
@@ -147,7 +147,7 @@ class Broker:
             return
         if self.over is not None:
             self.over.end()
-        self.over = None if text is None else Overfull(text, refuses=False)
+        self.over = None if text is None else Overfull(text, refuses=False, limit="max_memory_bytes")
         for namespace in self.namespaces.values():
             namespace.forget_routes()
 

@@ -40,7 +40,7 @@ def send_within(
         None; or where it has to wait for room: it was not taken then, anywhere.
 
     Raises:
-        RequestError: RESOURCE_ALLOCATION, as :func:`check_sent`.
+        RequestError: RESOURCE_ALLOCATION, a limit refuses it.
     """
     size = len(envelope.packed)
     queues = destination.matching(envelope, connection) if isinstance(destination, Topic) else [destination]
@@ -105,39 +105,42 @@ def check(queue: Queue, messages: int, size: int) -> None:
         RequestError: RESOURCE_ALLOCATION, the policy's limit would be passed.
     """
     policy = queue.policy
-    messages += queue.reserved_messages
-    if policy.max_messages and queue.depth + len(queue.scheduled) + messages > policy.max_messages:
-        raise RequestError(
-            f"{queue.label} holds {counted(queue.depth + len(queue.scheduled), 'message')} and may hold "
-            f"{policy.max_messages}; consume or purge some, or raise max_messages in its policy",
-            ErrorCode.RESOURCE_ALLOCATION,
-            {"destination": queue.label, "limit": "max_messages"},
+    held = queue.depth + len(queue.scheduled)
+    if policy.max_messages and held + queue.reserved_messages + messages > policy.max_messages:
+        text = (
+            f"{queue.label} holds {counted(held, 'message')} and may hold {policy.max_messages}; "
+            "consume or purge some, or raise max_messages in its policy"
         )
+        raise _refusal(queue, messages, text, "max_messages")
     if policy.max_bytes and queue.bytes + queue.reserved_bytes + size > policy.max_bytes:
-        raise RequestError(
+        text = (
             f"{queue.label} holds {queue.bytes} bytes and may hold {policy.max_bytes}; this would add {size}; "
-            "consume or purge some, or raise max_bytes in its policy",
-            ErrorCode.RESOURCE_ALLOCATION,
-            {"destination": queue.label, "limit": "max_bytes"},
+            "consume or purge some, or raise max_bytes in its policy"
         )
+        raise _refusal(queue, messages, text, "max_bytes")
 
 
-def check_sent(queue: Queue, size: int) -> None:
-    """Raise unless a message of so many bytes may be sent here, even by dropping others.
+def _refusal(queue: Queue, messages: int, text: str, limit: str) -> RequestError:
+    queue.counts.refuse(messages)
+    return RequestError(text, ErrorCode.RESOURCE_ALLOCATION, {"destination": queue.label, "limit": limit})
+
+
+def _check_size(queue: Queue, messages: int, size: int) -> None:
+    """Raise unless a message of so many bytes has room in the empty queue.
+
+    Args:
+        messages: that are refused with it.
 
     Raises:
-        RequestError: RESOURCE_ALLOCATION, as :func:`check`; or it is larger than the limit.
+        RequestError: RESOURCE_ALLOCATION, it is larger than the limit.
     """
     policy = queue.policy
-    if policy.at_limit == FAIL:
-        check(queue, 1, size)
-    elif policy.max_bytes and size > policy.max_bytes:
-        raise RequestError(
+    if policy.max_bytes and size > policy.max_bytes:
+        text = (
             f"{queue.label} may hold {policy.max_bytes} bytes and this message has {size}; "
-            "make it smaller, or raise max_bytes in its policy",
-            ErrorCode.RESOURCE_ALLOCATION,
-            {"destination": queue.label, "limit": "max_bytes"},
+            "make it smaller, or raise max_bytes in its policy"
         )
+        raise _refusal(queue, messages, text, "max_bytes")
 
 
 def check_moved(queue: Queue, size: int) -> None:
@@ -147,7 +150,7 @@ def check_moved(queue: Queue, size: int) -> None:
         RequestError: RESOURCE_ALLOCATION, as :func:`check`.
     """
     if queue.policy.at_limit == DROP_OLDEST:
-        check_sent(queue, size)
+        _check_size(queue, 1, size)
     else:
         check(queue, 1, size)
 
@@ -186,8 +189,9 @@ def lacking(load: Iterable[Load], patient: bool, waiting: Collection[Limited]) -
     """
     full: list[Limited] = []
     for queues, messages, size, largest in load:
-        check_sent(queues[0], largest)
         at_limit = queues[0].policy.at_limit
+        if at_limit != FAIL:
+            _check_size(queues[0], messages, largest)
         if at_limit == FAIL or (at_limit == BLOCK and not patient):
             for queue in without_room(queues, messages, size):
                 check(queue, messages, size)

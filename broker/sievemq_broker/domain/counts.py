@@ -15,13 +15,14 @@ class QueueCounts:
         dead_expired, dead_rejected: had expired; were rejected by a consumer.
         dead_refused: were not taken by their dead-letter queue, and stay.
         dropped_oldest, dropped_newest: were dropped at a limit; the latter never entered the queue.
+        refused: did not enter the queue, since one of its limits refused them.
         unreadable: have properties that cannot be decoded.
         uncounted: sequences of messages that had arrived before: restored, or scheduled.
     """
 
     __slots__ = (
         "dead_expired", "dead_lettered", "dead_refused", "dead_rejected", "dropped_newest",
-        "dropped_oldest", "expired", "redelivered", "removed", "uncounted", "unreadable",
+        "dropped_oldest", "expired", "redelivered", "refused", "removed", "uncounted", "unreadable",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -34,6 +35,7 @@ class QueueCounts:
         self.removed = 0
         self.dropped_oldest = 0
         self.dropped_newest = 0
+        self.refused = 0
         self.unreadable = 0
         self.uncounted = 0
 
@@ -52,6 +54,9 @@ class QueueCounts:
 
     def drop_newest(self) -> None:
         self.dropped_newest += 1
+
+    def refuse(self, messages: int) -> None:
+        self.refused += messages
 
     def skip(self, messages: int) -> None:
         """Messages get a sequence that have arrived before."""

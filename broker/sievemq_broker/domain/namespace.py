@@ -630,7 +630,7 @@ class Namespace:
             self.over or self.broker.over or self._enter(partial(_load_of, ((self.declare(address), envelope),), None))
         )
         if over is not None:
-            raise RequestError(over.limit_text, ErrorCode.RESOURCE_ALLOCATION, {"namespace": self.name})
+            raise self._refusal(over)
 
     def enter_several(
         self,
@@ -691,7 +691,11 @@ class Namespace:
     def _check_over(self) -> None:
         """Raise RequestError RESOURCE_ALLOCATION if the namespace is at its limit, for a sender that cannot wait."""
         if self.over is not None:
-            raise RequestError(self.over.limit_text, ErrorCode.RESOURCE_ALLOCATION, {"namespace": self.name})
+            raise self._refusal(self.over)
+
+    def _refusal(self, over: Overfull) -> RequestError:
+        details: dict[str, object] = {"namespace": self.name, "limit": over.limit}
+        return RequestError(over.limit_text, ErrorCode.RESOURCE_ALLOCATION, details)
 
     def forget_routes(self) -> None:
         """Look every destination up again, since the checks for its senders have changed."""

@@ -78,6 +78,7 @@ class Temporaries:
             raise RequestError(
                 f"a connection may have {most} temporary destinations; delete unused ones",
                 ErrorCode.RESOURCE_ALLOCATION,
+                {"limit": "temporary_destinations"},
             )
         self._namespace.create(address)
         self._owners[text] = connection_id

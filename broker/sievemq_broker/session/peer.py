@@ -28,6 +28,7 @@ from sievemq_broker.session.member import Member
 from sievemq_broker.session.ports import ClientPort, Services, Watcher
 from sievemq_broker.session.rights import Identity, Verb, forbidden
 from sievemq_broker.session.session import Session, SessionMode
+from sievemq_broker.session.tally import Refusal, RolledBack, Tally, destination_of, reason_of
 from sievemq_broker.session.transaction import StagedBytes
 from sievemq_broker.session.verbs import CloseConsumer, CloseSession, DeleteTemporary, Hello, Resume, Unsubscribe
 from sievemq_broker.session.waiting import BlockedSender
@@ -81,6 +82,7 @@ class Peer:
         "sessions",
         "settings",
         "staged",
+        "tally",
         "unconfirmed",
         "watcher",
     )
@@ -112,6 +114,7 @@ class Peer:
         #: Memory of all its transactions.
         self.staged = StagedBytes(self.settings.staged_bytes, broker.drop)
         self.deliveries = Deliveries(out)
+        self.tally = Tally()
         #: Sessions with sends to confirm at the end of the turn; and whether the client may wait for one of the
         #: confirms.
         self.unconfirmed: dict[Session, None] = {}
@@ -243,6 +246,16 @@ class Peer:
         )
 
     @property
+    def name(self) -> str:
+        """For people, and the same after it has reconnected: its client id, or its user, or its host."""
+        return self.member.client_id or self.member.identity.user or self.host
+
+    @property
+    def host(self) -> str:
+        """The address of the other end, without its port."""
+        return (self.address.rpartition(":")[0] or self.address).strip("[]")
+
+    @property
     def blocked_senders(self) -> list[BlockedSender]:
         """The sends and COMMITs that wait for room."""
         return [session.blocked_sender for session in self.sessions.values() if session.blocked_sender is not None]
@@ -368,7 +381,9 @@ class Peer:
         limit = self.settings.max_sessions
         if len(self.sessions) >= limit:
             raise RequestError(
-                f"a connection may have {limit} sessions; close unused ones", ErrorCode.RESOURCE_ALLOCATION
+                f"a connection may have {limit} sessions; close unused ones",
+                ErrorCode.RESOURCE_ALLOCATION,
+                {"limit": "max_sessions"},
             )
         session = self.sessions[session_id] = Session(session_id, SessionMode(mode), self.staged)
         if self.member.resumed:  # it may continue a session of the connection that was lost
@@ -388,6 +403,7 @@ class Peer:
             now: ms since 1970.
         """
         self.end_blocked_sender(session)
+        self._count_abandoned(session)
         self.confirm(session, session.sent)
         del self.sessions[session.id]
         self.deliveries.release(session)
@@ -502,6 +518,40 @@ class Peer:
         if session.confirm(sequence):
             self.out.confirm(session.id, sequence)
 
+    def count_refusal(self, error: SieveError, address: str = "", reason: str = "", messages: int = 1) -> None:
+        """A send, a COMMIT or another request is refused.
+
+        Args:
+            address: where it was sent to; what the error says if not given.
+            reason: likewise.
+            messages: how many.
+        """
+        self.tally.refuse(messages)
+        namespace = self.namespace.name
+        refusal = Refusal(namespace, address or destination_of(error), reason or reason_of(error), self.name)
+        self.services.tallies.refuse(refusal, self.services.now(), self.member.id, messages)
+
+    def count_transaction(self, committed: bool, refused: bool = False) -> None:
+        """A transaction with at least one message has ended.
+
+        Args:
+            committed: it was not rolled back.
+            refused: its COMMIT was refused.
+        """
+        tallies = self.services.tallies
+        for tally in (self.tally, tallies.total):
+            if committed:
+                tally.commit()
+            else:
+                tally.roll_back(refused)
+        if not committed:
+            tallies.rollbacks.note(RolledBack(self.namespace.name, self.name), self.services.now(), self.member.id)
+
+    def _count_abandoned(self, session: Session) -> None:
+        """A session ends: its staged sends are rolled back (TXN-05)."""
+        if session.transaction is not None and session.transaction.staged:
+            self.count_transaction(committed=False)
+
     # -- waiting for room ---------------------------------------------------------------------------------------------
 
     def wait_for_delivery(self, sessions: Iterable[Session], command: CommandTuple, handler: Handler, now: int) -> bool:
@@ -604,6 +654,8 @@ class Peer:
     def refuse(self, command: CommandTuple, error: SieveError, now: int) -> bool:
         """Answer a request with an error. True if the connection goes on."""
         request = command[1] if command[0] in _REQUESTS else 0
+        if error.code is ErrorCode.RESOURCE_ALLOCATION and self.member.id:
+            self.count_refusal(error)
         if not request or error.code.fatal:
             self.fail(error, now)
             return False
@@ -662,6 +714,7 @@ class Peer:
         services.connections.pop(self.member.id, None)
         for session in self.sessions.values():
             self.end_blocked_sender(session)
+            self._count_abandoned(session)
         memory = self._remember() if handed is None and self.member.keep else None
         outcome = self._leaving_as
         if handed is None:

@@ -18,6 +18,7 @@ from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.session import Session
 from sievemq_broker.session.settings import AuthenticationError, SessionSettings
+from sievemq_broker.session.tally import Tallies
 from sievemq_broker.session.verbs import Welcome
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, SieveError
@@ -195,6 +196,8 @@ class Services(ABC, Generic[ClientT]):
         self.broker: Broker | None = None
         #: Messages to temporary destinations that were gone.
         self.replies_dropped = 0
+        #: What was refused to clients, and how their transactions ended.
+        self.tallies = Tallies()
         #: What may be stored of the progress of sessions whose verbs are not complete: by connection and session the
         #: last send and request before, and what the verb has done so far.
         self.unstored: dict[tuple[str, int], tuple[int, int, Stored]] = {}

@@ -67,7 +67,7 @@ class Send:
         try:
             full = peer.namespace.send(self._address, self._envelope, now, peer.member.id, waited=session.send_waits)
         except SieveError as error:
-            refuse(peer, session, error)
+            refuse(peer, session, error, self._address)
             return
         fan_out = peer.broker.fan_out
         if full is not None:
@@ -133,8 +133,13 @@ class Send:
         self._peer.late_output()
 
 
-def refuse(peer: Peer, session: Session, error: SieveError) -> None:
-    """Refuse the session's next send, which may wait for room; earlier ones are confirmed first."""
+def refuse(peer: Peer, session: Session, error: SieveError, address: str = "", reason: str = "") -> None:
+    """Refuse the session's next send, which may wait for room; earlier ones are confirmed first.
+
+    Args:
+        address: where it was sent to, if that is known.
+        reason: for the counts of refused sends; what the error says if not given.
+    """
     waited = session.send_waits
     session.count_next()
     if waited:
@@ -146,6 +151,7 @@ def refuse(peer: Peer, session: Session, error: SieveError) -> None:
         peer.services.drop_replies(peer, str(error.details["destination"]), 1)
         peer.confirm(session, sequence)
     else:
+        peer.count_refusal(error, address, reason)
         peer.confirm(session, sequence - 1)
         session.refuse(sequence, error, peer.settings.window_messages if peer.member.keep else 0)
         peer.out.refuse_send(session.id, sequence, error)

@@ -126,6 +126,17 @@ class Session:
 
     # -- transactions -----------------------------------------------------------------------------------------------
 
+    def is_begun(self, handed: Mapping[int, int]) -> bool:
+        """True if its transaction has a send, or a message that the application has seen.
+
+        Args:
+            handed: by consumer, the last tag that the application has seen.
+        """
+        if self.transaction is not None and self.transaction.staged:
+            return True
+        consumers = self.consumers
+        return any(number in consumers and tag > consumers[number].base for number, tag in handed.items())
+
     def begin_commit(self) -> None:
         """A large COMMIT begins to be published in slices, or waits until another one is done."""
         self.committing = True

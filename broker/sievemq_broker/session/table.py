@@ -226,7 +226,7 @@ def _send_behind(handler: SendHandler) -> SendHandler:
             except RequestError as error:
                 session = peer.sessions.get(session_id)
                 if session is not None and session.is_next(sequence):
-                    refuse(peer, session, error)
+                    refuse(peer, session, error, text)
                     return 1
                 # a closed session, or a send out of order: the handler refuses it
             else:

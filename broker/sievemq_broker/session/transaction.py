@@ -38,6 +38,7 @@ class StagedBytes:
             raise RequestError(
                 f"the transactions of a connection may hold {self.limit} bytes of sends; commit more often",
                 ErrorCode.RESOURCE_ALLOCATION,
+                {"limit": "staged_bytes"},
             )
         self.used += size
 

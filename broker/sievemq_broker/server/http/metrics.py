@@ -140,6 +140,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[Counts], int]], ...] = (
         "Times that a dead-letter queue was full, or could not be made.",
         lambda of: of.dead_refused,
     ),
+    ("messages_refused", "Messages that a limit of their destination refused.", lambda of: of.refused),
     ("messages_removed", "Messages that an administrator removed or moved.", lambda of: of.removed),
     ("messages_unreadable", "Messages whose properties no selector could read.", lambda of: of.unreadable),
     ("selector_evaluations", "Selectors asked about arriving messages.", lambda of: of.evaluations),
@@ -278,6 +279,7 @@ class BrokerCollector(Collector):
         blocked = sum(everybody or bool(connection.blocked_senders) for connection in services.connections.values())
         replies = "Messages of STOMP clients to temporary destinations that were gone."
         yield CounterMetricFamily("sievemq_replies_dropped", replies, value=services.replies_dropped)
+        yield from self._tallies()
         memory = self._server.memory
         yield GaugeMetricFamily(
             "sievemq_memory_bytes",
@@ -287,6 +289,22 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily("sievemq_memory_limit_bytes", "Where producers wait; 0: nowhere.", value=memory.limit)
         yield GaugeMetricFamily("sievemq_blocked_producers", "Connections that wait to send.", value=blocked)
         yield from self._storage()
+
+    def _tallies(self) -> Iterator[Metric]:
+        tallies = self._server.shard.services.tallies
+        what = "Messages of refused sends and commits, and requests that a limit has refused, by limit or error."
+        refused = CounterMetricFamily("sievemq_refused", what, labels=["reason"])
+        for reason, number in tallies.reasons.items():
+            refused.add_metric([reason], number)
+        yield refused
+        total = tallies.total
+        ended = CounterMetricFamily(
+            "sievemq_transactions", "Transactions with a message that ended.", labels=["outcome"]
+        )
+        ended.add_metric(["committed"], total.committed)
+        ended.add_metric(["rolled_back"], total.rolled_back - total.refused_commits)
+        ended.add_metric(["refused"], total.refused_commits)
+        yield ended
 
     def _storage(self) -> Iterator[Metric]:
         commits = self._server.shard.commits

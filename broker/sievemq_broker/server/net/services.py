@@ -82,7 +82,7 @@ class ServerServices(Services[Peer]):
         known = peer.member.identity.user  # it has signed in before its first frame
         if not user and known is not None and (account := self._authenticator.users.find(known)) is not None:
             return account.identity
-        found = self._authenticator.begin(user, password, _host(peer))
+        found = self._authenticator.begin(user, password, peer.host)
         if isinstance(found, Identity):
             return found
 
@@ -100,7 +100,7 @@ class ServerServices(Services[Peer]):
 
     def scram(self, peer: Peer) -> SignIn | None:
         """A sign-in by SCRAM-SHA-256."""
-        return self._authenticator.scram(_host(peer))
+        return self._authenticator.scram(peer.host)
 
     def now(self) -> int:
         return self._clock.now()
@@ -163,7 +163,3 @@ class ServerServices(Services[Peer]):
         self.clock_offset += milliseconds
         for peer in self.connections.values():
             peer.clock_drifted(milliseconds)
-
-
-def _host(peer: Peer) -> str:
-    return peer.address.rpartition(":")[0].strip("[]")

@@ -39,6 +39,7 @@ class Counts:
     removed: int = 0
     dropped_oldest: int = 0
     dropped_newest: int = 0
+    refused: int = 0
     unreadable: int = 0
     evaluations: int = 0
     matches: int = 0
@@ -69,6 +70,7 @@ class Counts:
         self.removed += counts.removed
         self.dropped_oldest += counts.dropped_oldest
         self.dropped_newest += counts.dropped_newest
+        self.refused += counts.refused
         self.unreadable += counts.unreadable
 
 

@@ -92,7 +92,7 @@ class _Keeper:
         if _is_large(space):
             self._unsure = True
             self._full[space] = self
-            over = Overfull(f"what namespace {space.name!r} holds is being added up", refuses=False)
+            over = Overfull(f"what namespace {space.name!r} holds is being added up", refuses=False, limit=_RULES[0])
             space.set_over(over)
             return over
         costly = finish(self.add_up, 0) > COSTLY
@@ -112,7 +112,7 @@ class _Keeper:
         rule, limit, has = _RULES[index], (policy.max_messages, policy.max_bytes)[index], self._held[index]
         log.warning("namespace.limit_reached", namespace=space.name, held=has, limit=limit, rule=rule)
         text = f"namespace {space.name!r} holds {has} and may hold {limit} ({rule}); consume or purge some"
-        over = Overfull(text, policy.at_limit == FAIL)
+        over = Overfull(text, policy.at_limit == FAIL, rule)
         space.set_over(over)
         return over
 

@@ -35,7 +35,11 @@ def on_open_consumer(peer: Peer, command: OpenConsumer, now: int) -> None:
         raise RequestError(f"consumer {consumer_id} is open already; ids are not reused", ErrorCode.ILLEGAL_STATE)
     limit = peer.settings.max_consumers
     if len(session.consumers) >= limit:
-        raise RequestError(f"a session may have {limit} consumers; close unused ones", ErrorCode.RESOURCE_ALLOCATION)
+        raise RequestError(
+            f"a session may have {limit} consumers; close unused ones",
+            ErrorCode.RESOURCE_ALLOCATION,
+            {"limit": "max_consumers"},
+        )
     if credit > MAX_CREDIT:
         raise RequestError(f"a consumer may have a credit of {MAX_CREDIT}, not {credit}", ErrorCode.RESOURCE_ALLOCATION)
     if tag > _LAST_FIRST_TAG:

@@ -220,7 +220,7 @@ def _take_batch(
 def _refuse_invalid(peer: Peer, session: Session, text: str, envelope: Envelope, error: SieveError) -> None:
     if peer.watcher is not None:
         peer.watcher.sending(peer, text, envelope, session.transaction is not None)
-    refuse(peer, session, error)
+    refuse(peer, session, error, text)
 
 
 def _stage(
@@ -237,7 +237,7 @@ def _stage(
             peer.namespace.declare(text)
             transaction.stage(text, batch)
     except SieveError as error:  # there is one: several have room, and their destination is known
-        refuse(peer, session, error)
+        refuse(peer, session, error, text)
     else:
         peer.took(session, len(batch), urgent)
     return len(batch)
@@ -264,7 +264,8 @@ def on_withdraw(peer: Peer, command: Withdraw, now: int) -> None:
     elif not sequence:
         _withdraw_commit(peer, session, now)
     elif sequence == session.sent + 1:
-        refuse(peer, session, RequestError("its sender has withdrawn it", ErrorCode.RESOURCE_ALLOCATION))
+        error = RequestError("its sender has withdrawn it", ErrorCode.RESOURCE_ALLOCATION)
+        refuse(peer, session, error, reason="withdrawn")
     elif sequence <= session.sent:
         peer.confirm(session, session.sent)
     elif not session.passes_over(sequence):
@@ -281,7 +282,9 @@ def _withdraw_commit(peer: Peer, session: Session, now: int) -> None:
     if sender is None or sender.envelope is not None:
         return
     assert session.transaction is not None
-    session.transaction.fail(RequestError(f"waited for room: {sender.text}", ErrorCode.RESOURCE_ALLOCATION))
+    error = RequestError(f"waited for room: {sender.text}", ErrorCode.RESOURCE_ALLOCATION)
+    peer.count_refusal(error, reason="withdrawn", messages=len(session.transaction.staged))
+    session.transaction.fail(error)
     sender.go_on(now)
 
 
@@ -431,6 +434,7 @@ def _publish(peer: Peer, command: Commit, now: int) -> None:
     seen = peer.deliveries.handed_to(session, command.handed)
     peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
     doom = transaction.doom
+    is_begun = doom is not None or session.is_begun(seen)
     publishing: Publishing | None = None
     session.end_commit()
     if doom is None:
@@ -448,10 +452,13 @@ def _publish(peer: Peer, command: Commit, now: int) -> None:
                 return
         except SieveError as error:  # nothing was published
             doom = error
+            peer.count_refusal(error, messages=len(transaction.staged))
     end_commit_wait(peer, session)
     if peer.watcher is not None:
         peer.watcher.committed(peer, transaction.staged.each, doom, now)
     transaction.clear()
+    if is_begun:
+        peer.count_transaction(committed=doom is None, refused=doom is not None)
     if doom is not None:
         # The effect of a failed commit is a rollback (TXN-09).
         failure = failure_of(command.failure)._replace(text=doom.text[:MAX_ERROR_CHARS])
@@ -525,5 +532,7 @@ def on_rollback(peer: Peer, command: Rollback, now: int) -> None:
     peer.member.fail_survived(command.handed, now, failure)
     peer.end_blocked_sender(session)
     peer.confirm(session, session.sent)  # the answer settles them all (TXN-15)
+    if session.transaction.doom is not None or session.is_begun(seen):
+        peer.count_transaction(committed=False)
     session.transaction.clear()
     peer.give_back(recover, command, partial(_recovered, peer, session, command.request), now)

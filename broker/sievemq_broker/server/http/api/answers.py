@@ -45,6 +45,7 @@ class Counters(Answer, kw_only=True):
     expired: int
     dead_lettered: int
     removed: int
+    refused: Annotated[int, Meta(description="Messages that a limit of the destination refused.")]
     published: Annotated[int, Meta(description="Messages sent to a topic; 0 for queues.")]
 
 
@@ -234,6 +235,15 @@ class Storage(Answer, kw_only=True):
     ]
 
 
+class Transactions(Answer, kw_only=True):
+    """Transactions with at least one message since the broker has started."""
+
+    open: Annotated[int, Meta(description="Sessions with sends that wait for their commit.")]
+    committed: int
+    rolled_back: Annotated[int, Meta(description="Rolled back by the client, or because its session has ended.")]
+    refused: Annotated[int, Meta(description="Rolled back since the broker has refused the commit.")]
+
+
 class BlockedPlace(Answer, kw_only=True):
     """A limit at which senders wait."""
 
@@ -273,7 +283,48 @@ class BrokerInfo(Answer, kw_only=True):
     messages: Holdings
     totals: Counters
     rates: Rates
+    refused: Annotated[
+        int | None,
+        Meta(description="Messages and other requests that were refused, see `/refusals`; null as `memory` is."),
+    ]
+    transactions: Annotated[Transactions | None, Meta(description="null as `memory` is.")]
     user: Annotated[str | None, Meta(description="The calling user; null without users.")]
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+class Refused(Answer, kw_only=True):
+    """What was refused to a client for one reason."""
+
+    namespace: str
+    address: Annotated[str | None, Meta(description="The destination; null where there is none.")]
+    reason: Annotated[
+        str, Meta(description="Name of the limit, such as `max_messages`, or of the error, such as `security`.")
+    ]
+    client: Annotated[str, Meta(description="Client id; or the user, or the host, of a client that has none.")]
+    connection: Annotated[str | None, Meta(description="Its latest connection; null for the management port.")]
+    count: Annotated[int, Meta(description="Messages of refused sends and commits, and other refused requests.")]
+    first: int
+    last: int
+
+
+class RolledBack(Answer, kw_only=True):
+    """Transactions that a client has rolled back, or whose commit was refused."""
+
+    namespace: str
+    client: Annotated[str, Meta(description="As of what was refused.")]
+    connection: str
+    count: int
+    first: int
+    last: int
+
+
+class Refusals(Answer, kw_only=True):
+    """The latest 200 of both, the latest first."""
+
+    refused: list[Refused]
+    rolled_back: list[RolledBack]
 
 
 # -- namespaces --------------------------------------------------------------------------------------------------------
@@ -323,6 +374,9 @@ class Connection(Answer, kw_only=True):
         str | None, Meta(description="Queue or topic of that limit; null for a limit of several destinations.")
     ]
     staged_bytes: Annotated[int, Meta(description="Messages in its open transactions.")]
+    committed: Annotated[int, Meta(description="Transactions with at least one message.")]
+    rolled_back: Annotated[int, Meta(description="Such transactions that were rolled back.")]
+    refused: Annotated[int, Meta(description="Messages of refused sends and commits, and other refused requests.")]
     temporary_destinations: int
     bytes_in: int
     bytes_out: int

@@ -14,6 +14,7 @@ from sievemq_broker.server.http.api import (
     events,
     messages,
     namespaces,
+    refusals,
     selectors,
     subscriptions,
     taps,
@@ -38,6 +39,7 @@ ROUTES = tuple(
         definitions,
         dead_letters,
         connections,
+        refusals,
         selectors,
         events,
     )

@@ -77,7 +77,25 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         ),
         totals=counters_of(viewed.counts),
         rates=answers.Rates(in_rate=round(in_rate, 1), out_rate=round(out_rate, 1)),
+        refused=server.shard.services.tallies.total.refused if everything else None,
+        transactions=await _transactions(server, connections) if everything else None,
         user=identity.user,
+    )
+
+
+async def _transactions(server: Server, connections: list[Peer]) -> answers.Transactions:
+    total = server.shard.services.tallies.total
+    begun = await each(
+        server,
+        connections,
+        lambda peer: sum([bool(s.transaction and s.transaction.staged) for s in peer.sessions.values()]),
+        units=1,
+    )
+    return answers.Transactions(
+        open=sum(begun),
+        committed=total.committed,
+        rolled_back=total.rolled_back - total.refused_commits,
+        refused=total.refused_commits,
     )
 
 
@@ -137,6 +155,7 @@ def counters_of(counts: Counts) -> answers.Counters:
         expired=counts.expired,
         dead_lettered=counts.dead_lettered,
         removed=counts.removed,
+        refused=counts.refused,
         published=counts.published,
     )
 

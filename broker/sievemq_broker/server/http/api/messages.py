@@ -18,6 +18,8 @@ from sievemq_broker.server.http.errors import ApiError, not_found
 from sievemq_broker.server.http.tasks import run
 from sievemq_broker.session.checks import check_body
 from sievemq_broker.session.rights import Verb
+from sievemq_broker.session.tally import Refusal, reason_of
+from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import BODY, DELIVERY_TIME, EXPIRATION, TIMESTAMP
 from sievemq_core.selector import CompiledSelector, compile_selector
 
@@ -133,8 +135,13 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     now = await run(call.server, partial(space.examine, sends))
     space = call.namespace()  # it may be another one by now
     [(_, envelope)] = sends
-    space.check_room(address, envelope)
-    space.transfer(address, envelope, now)  # this sender cannot be made to wait
+    try:
+        space.check_room(address, envelope)
+        space.transfer(address, envelope, now)  # this sender cannot be made to wait
+    except SieveError as error:
+        refusal = Refusal(space.name, str(address), reason_of(error), call.identity.user or "management port")
+        call.server.shard.services.tallies.refuse(refusal, now)
+        raise
     call.server.turn.worked()
     fields = envelope.fields
     return answers.Sent(
