@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.failure import FOR_GOOD, PLAIN, Failure
+from sievemq_broker.domain.looks import Looks
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort
@@ -152,8 +153,8 @@ class Consumer:
     """
 
     __slots__ = (
-        "_bytes", "_bytes_left", "_given_back", "_holes", "acknowledged", "base", "credit", "handed", "id", "newest",
-        "open", "port", "served", "source", "stated", "tag", "view", "waiting", "window", "withheld",
+        "_bytes", "_bytes_left", "_given_back", "_holes", "_looks", "acknowledged", "base", "credit", "handed", "id",
+        "newest", "open", "port", "served", "source", "stated", "tag", "view", "waiting", "window", "withheld",
     )  # fmt: skip
 
     def __init__(self, consumer_id: int, port: DeliveryPort, source: Source, view: View) -> None:
@@ -176,6 +177,7 @@ class Consumer:
         self.served = 0
         self.acknowledged = 0
         self.stated = False
+        self._looks: Looks | None = None
 
     def __repr__(self) -> str:
         return f"<Consumer {self.id} of {self.source.place.label} credit={self.credit} holds={self.unacknowledged}>"
@@ -189,6 +191,34 @@ class Consumer:
     def unacknowledged(self) -> int:
         """Messages that were delivered, and neither acknowledged nor returned."""
         return len(self.window) - self._holes
+
+    # -- how long it holds them -----------------------------------------------------------------------------------
+
+    def look(self, now: int) -> None:
+        """Note what it holds at this time (ms epoch). To be called often; not on the way of a message."""
+        if not self.unacknowledged:
+            self._looks = None
+            return
+        if self._looks is None:
+            self._looks = Looks()
+        self._looks.note(self.base, self.tag, self.base + self.acknowledged, now)
+
+    @property
+    def held_since(self) -> int:
+        """Since when it holds its oldest message, at the latest; ms epoch, 0 if that is not known or it holds none."""
+        return self._looks.held_since(self.base) if self._looks is not None and self.unacknowledged else 0
+
+    @property
+    def idle_since(self) -> int:
+        """Since when it holds messages and settles none; ms epoch, 0 as of :attr:`held_since`."""
+        return self._looks.idle_since if self._looks is not None and self.unacknowledged else 0
+
+    def clock_jumped(self, by: int) -> None:
+        """The machine's clock was set by so many ms."""
+        if self._looks is not None:
+            self._looks.shift(by)
+
+    # -- credit and tags ------------------------------------------------------------------------------------------
 
     def can_take(self) -> bool:
         """True if a message could be delivered now. If only the port is in the way, it resumes this consumer."""

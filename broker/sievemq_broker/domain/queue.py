@@ -249,6 +249,11 @@ class Queue(Source):
         return held + sum(consumer.unacknowledged for consumer in self.holders)
 
     @property
+    def held_since(self) -> int:
+        """Since when a consumer holds the oldest message in flight, at the latest; ms epoch, 0 if none is."""
+        return min([time for holder in (*self.consumers, *self.holders) if (time := holder.held_since)], default=0)
+
+    @property
     def complete(self) -> int:
         """Sequence of the last message that may be delivered: the newest, or the last one before a batch that is being
         published."""
@@ -278,6 +283,16 @@ class Queue(Source):
             (messages and self.depth + len(self.scheduled) + self.reserved_messages >= messages)
             or (size and self.bytes + self.reserved_bytes >= size)
         )
+
+    @property
+    def fill(self) -> float:
+        """The share of its limit that is in use; of two the larger one. 0 without limits."""
+        policy, share = self.policy, 0.0
+        if policy.max_messages:
+            share = (self.depth + len(self.scheduled) + self.reserved_messages) / policy.max_messages
+        if policy.max_bytes:
+            share = max(share, (self.bytes + self.reserved_bytes) / policy.max_bytes)
+        return share
 
     @property
     def limit_text(self) -> str:

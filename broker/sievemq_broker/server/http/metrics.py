@@ -40,7 +40,7 @@ from sievemq_broker.server.http.errors import bad_request
 from sievemq_broker.server.http.router import Page
 from sievemq_broker.server.http.tasks import run
 from sievemq_broker.server.server import Phase, Server
-from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, figures_of, kind_of
+from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, age_of, figures_of, kind_of
 from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_core.message.dead_letters import EXPIRED, FAILED, REJECTED
 from sievemq_core.version import VERSION
@@ -166,7 +166,7 @@ _BY_REASON: tuple[tuple[str, str, dict[str, Callable[[Counts], int]]], ...] = (
     ),
 )
 #: Figures of queues other than counts of messages: name, meaning, number.
-_STATES: tuple[tuple[str, str, Callable[[Gauges], int]], ...] = (
+_STATES: tuple[tuple[str, str, Callable[[Gauges], float]], ...] = (
     ("queue_bytes", "Packed bytes of messages that wait.", lambda held: held.bytes),
     ("consumers", "Open consumers.", lambda held: held.consumers),
     (
@@ -174,10 +174,12 @@ _STATES: tuple[tuple[str, str, Callable[[Gauges], int]], ...] = (
         "Queues and subscriptions whose limit leaves no room for a message.",
         lambda held: held.at_limit,
     ),
+    ("queue_fill_ratio", "The largest share of a limit that is in use.", lambda held: held.fill),
     ("queues_paused", "Queues and subscriptions whose deliveries are stopped.", lambda held: held.paused),
     ("blocked_senders", "Sessions whose next message waits for room.", lambda held: held.blocked),
 )
 _AGE = "How long the message that has waited longest has waited, since it was sent or was due."
+_HELD_FOR = "How long a consumer has held the message that is in flight for the longest time."
 _PUBLISHED = "messages_published"
 _OF_TOPICS = frozenset({_PUBLISHED, "messages_unreadable", "selector_evaluations", "selector_matches"})
 
@@ -346,7 +348,7 @@ class BrokerCollector(Collector):
             number.add_metric(key, held.taps)
             lag.add_metric(key, held.messages)
             size.add_metric(key, held.bytes)
-            age.add_metric(key, _age(held.since, now))
+            age.add_metric(key, age_of(held.since, now) / 1000)
         missed = CounterMetricFamily(
             "sievemq_tap_messages_missed", "Messages that went before their reader was done.", labels=("namespace",)
         )
@@ -414,18 +416,17 @@ def _series(
     yield messages
     age = GaugeMetricFamily(f"{prefix}queue_oldest_message_age_seconds", _AGE, labels=labels)
     for key, held in holdings:
-        age.add_metric(key, _age(held.since, now))
+        age.add_metric(key, age_of(held.since, now) / 1000)
     yield age
+    held_for = GaugeMetricFamily(f"{prefix}queue_oldest_in_flight_age_seconds", _HELD_FOR, labels=labels)
+    for key, held in holdings:
+        held_for.add_metric(key, age_of(held.held_since, now) / 1000)
+    yield held_for
     for name, meaning, state in _STATES:
         gauge = GaugeMetricFamily(f"{prefix}{name}", meaning, labels=labels)
         for key, held in holdings:
             gauge.add_metric(key, state(held))
         yield gauge
-
-
-def _age(since: int, now: int) -> float:
-    """Seconds since a time (ms), 0 where there is none. A sender's clock may be ahead."""
-    return max(0, now - since) / 1000 if since else 0.0
 
 
 def _histogram(name: str, meaning: str, histogram: Histogram) -> Metric:
@@ -479,7 +480,7 @@ class DetailedCollector(Collector):
                 if tap.destination in chosen:
                     key = (*_labels_of(tap.destination), tap.name)
                     lag.add_metric(key, tap.lag)
-                    age.add_metric(key, _age(tap.log.oldest or 0, self._now))
+                    age.add_metric(key, age_of(tap.log.oldest or 0, self._now) / 1000)
                     missed.add_metric(key, tap.missed)
         yield from (lag, age, missed)
 

@@ -162,12 +162,20 @@ class Gauges(Holdings):
     """Senders that wait for room."""
     since: int = 0
     """Since when the oldest message waits; ms since 1970, 0 if none waits."""
+    held_since: int = 0
+    """Since when a consumer holds the oldest message in flight; as above."""
+    fill: float = 0.0
+    """The largest share of a limit that is in use."""
 
     def add(self, queue: Queue) -> None:
         Holdings.add(self, queue)
         if queue.depth:
             self.since = _earlier(self.since, waits_since(queue))
-        self.at_limit += queue.at_limit
+        if queue.consumers or queue.holders:
+            self.held_since = _earlier(self.held_since, queue.held_since)
+        if queue.policy.limited:
+            self.at_limit += queue.at_limit
+            self.fill = max(self.fill, queue.fill)
         self.paused += queue.paused
         self.blocked += queue.blocked_senders
 
@@ -216,6 +224,11 @@ def waits_since(queue: Queue) -> int:
         since = _earlier(since, envelope.delivery_time or envelope.fields[TIMESTAMP])
         envelope.compact()
     return since
+
+
+def age_of(since: int, now: int) -> int:
+    """Milliseconds since a time, 0 where there is none. A sender's clock may be ahead."""
+    return max(0, now - since) if since else 0
 
 
 def _earlier(time: int, other: int) -> int:

@@ -19,7 +19,7 @@ log = logs.get("server")
 
 
 class SlowConsumers:
-    """Checks all consumers, as often as their number allows.
+    """Checks all consumers, as often as their number allows, and has them note how long they hold messages.
 
     A consumer is slow when it can take nothing more (its credit is used up, or its connection does not read), holds
     messages, has neither acknowledged nor received one for the time in its destination's rule, and messages wait that
@@ -31,7 +31,7 @@ class SlowConsumers:
         seconds: when the next round may begin is a matter of this clock.
 
     Attributes:
-        slow: those that are slow now.
+        slow: those that are slow now, and since when they have stood still; ms since 1970.
     """
 
     __slots__ = ("_clock", "_connections", "_round", "_watched", "slow")
@@ -48,7 +48,7 @@ class SlowConsumers:
         self._round = Round(scheduler, self._look, seconds)
         #: Its progress when it was first found to stand still, and the time of that.
         self._watched: dict[Consumer, tuple[tuple[int, int], int]] = {}
-        self.slow: dict[Consumer, None] = {}
+        self.slow: dict[Consumer, int] = {}
 
     def look(self) -> None:
         self._round.look()
@@ -75,6 +75,7 @@ class SlowConsumers:
         return units
 
     def _look_at(self, connection: Peer, consumer: Consumer, now: int) -> None:
+        consumer.look(now)
         queue = consumer.source
         policy = queue.policy
         if (
@@ -96,7 +97,7 @@ class SlowConsumers:
             return
         if consumer in self.slow or now - watched[1] < policy.slow_consumer_seconds * 1000:
             return
-        self.slow[consumer] = None
+        self.slow[consumer] = watched[1]
         closes = policy.slow_consumer == CLOSE
         log.warning(
             "consumer.slow",
@@ -119,6 +120,10 @@ class SlowConsumers:
     def clock_jumped(self, by: int) -> None:
         """The machine's clock was set by this many ms: idle times keep their length."""
         self._watched = {consumer: (done, since + by) for consumer, (done, since) in self._watched.items()}
+        self.slow = {consumer: since + by for consumer, since in self.slow.items()}
+        for connection in self._connections.values():
+            for consumer in connection.deliveries.consumers.values():
+                consumer.clock_jumped(by)
 
     def _forget(self, consumer: Consumer) -> None:
         self._watched.pop(consumer, None)

@@ -48,6 +48,8 @@ _CONNECTIONS: Columns = {
     "sessions": number("sessions"),
     "consumers": number("consumers"),
     "unacknowledged": number("unacknowledged"),
+    "refused": lambda row: row["refused"] or "",
+    "rolled back": lambda row: row["rolled_back"] or "",
     "waits at": lambda row: row["blocked_at"] or row["blocked_by"] or "",
     "waits to send": lambda row: span(max(1, row["waits"])) if row["waits"] is not None else "",
     "agent": lambda row: row["agent"],
@@ -124,7 +126,9 @@ def list_connections(
     if not as_json:
         now = api.get("/broker")["now"]
         rows = ({**row, "waits": row["blocked_since"] and now - row["blocked_since"]} for row in rows)
-    print_rows(rows, _CONNECTIONS, as_json, "no connections", seldom=("waits at", "waits to send"))
+    print_rows(
+        rows, _CONNECTIONS, as_json, "no connections", seldom=("refused", "rolled back", "waits at", "waits to send")
+    )
 
 
 @connection.command("close")

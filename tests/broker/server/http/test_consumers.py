@@ -5,15 +5,24 @@ from __future__ import annotations
 import time
 from typing import Any
 from urllib.parse import quote
+from urllib.request import urlopen
 
 import pytest
 
 from sievemq import ConnectionFactory, JMSContext, JMSRuntimeException
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain import Broker
+from sievemq_broker.domain.queue import Queue
 
 from .conftest import DEADLINE, Api, at, send
 
 Q = "queue:q"
+
+
+def queue_of(broker: Broker, api: Api) -> Queue:
+    found = broker.namespace(api.namespace).find(Q)
+    assert isinstance(found, Queue)
+    return found
 
 
 def rows(api: Api, address: str, **query: object) -> Any:
@@ -36,6 +45,28 @@ def test_a_consumer_with_its_selector_and_what_that_lets_through(api: Api, conte
         assert (without["selector"], without["match_ratio"]) == (None, 1.0)
         everything.close()
     assert rows(api, Q) == []
+
+
+def test_one_that_holds_messages_says_for_how_long(api: Api, context: JMSContext) -> None:
+    consumer = context.create_consumer(context.create_queue("q"))
+    send(context, Q, 1)
+    (row,) = rows(api, Q)
+    assert (row["slow_since"], row["congested"]) == (None, False)
+
+    def look(broker: Broker) -> None:
+        (of,) = queue_of(broker, api).consumers
+        of.look(api.broker.server.clock.now())
+        of.clock_jumped(-5_000)
+
+    api.broker.call(look)
+    (row,) = rows(api, Q)
+    assert 5_000 <= row["idle_ms"] <= row["oldest_ms"] < 5_000 + 1_000 * DEADLINE
+    assert 5_000 <= api.get(at(Q))["oldest_in_flight_ms"] < 5_000 + 1_000 * DEADLINE
+    with urlopen(f"{api.broker.http_url}/metrics") as answer:
+        line = f'sievemq_queue_oldest_in_flight_age_seconds{{kind="queue",namespace="{api.namespace}"}} '
+        assert float(answer.read().decode().split(line)[1].split()[0]) >= 5
+    consumer.close()
+    assert api.get(at(Q))["oldest_in_flight_ms"] == 0
 
 
 def test_a_selector_that_nothing_has_met(api: Api, context: JMSContext) -> None:

@@ -172,6 +172,17 @@ class Destination(Answer, kw_only=True):
         bool, Meta(description="At a limit, without room for a message; for a topic: one of its subscriptions.")
     ]
     blocked_senders: Annotated[int, Meta(description="Sessions whose next message waits for room here.")]
+    fill: Annotated[
+        float | None,
+        Meta(description="The share of its limit that is in use, the largest of several; null without a limit."),
+    ]
+    oldest_ms: Annotated[
+        int,
+        Meta(description="Age of the longest waiting message since it was sent or became due; 0 if none waits."),
+    ]
+    oldest_in_flight_ms: Annotated[
+        int, Meta(description="How long a consumer has held the oldest message in flight; 0 if none is in flight.")
+    ]
     dead_letter_queue: Annotated[bool, Meta(description="Is a dead-letter queue.")]
     in_rate: float
     out_rate: float
@@ -190,10 +201,6 @@ class Destinations(Answer, kw_only=True):
 class DestinationDetails(Destination, kw_only=True):
     """A destination with its rules."""
 
-    oldest_ms: Annotated[
-        int,
-        Meta(description="Age of the longest waiting message since it was sent or became due; 0 if none waits."),
-    ]
     policy: Annotated[dict[str, Any], Meta(description="Rules set by the operator.")]
     dead_letters: Annotated[str | None, Meta(description="Its dead-letter queue.")]
     owner: Annotated[str | None, Meta(description="Connection that owns a temporary destination.")]
@@ -413,9 +420,13 @@ class Consumer(Answer, kw_only=True):
     delivered: int
     acknowledged: int
     waiting: Annotated[bool, Meta(description="Waits for a message with an empty buffer.")]
-    congested: Annotated[
-        bool, Meta(description="Its connection reads too slowly, or it holds messages without acknowledging any.")
+    congested: Annotated[bool, Meta(description="Its connection reads too slowly.")]
+    slow_since: Annotated[
+        int | None,
+        Meta(description="Time since which it can take no more, and acknowledges none while more wait; null if not."),
     ]
+    oldest_ms: Annotated[int, Meta(description="How long it has held its oldest message; 0 if it holds none.")]
+    idle_ms: Annotated[int, Meta(description="How long it has acknowledged none of those it holds; 0 likewise.")]
     matched: Annotated[int, Meta(description="Messages that the selector matched.")]
     examined: Annotated[int, Meta(description="Messages that arrived since this selector is in use here.")]
     match_ratio: Annotated[float | None, Meta(description="matched / examined; null before the first message.")]

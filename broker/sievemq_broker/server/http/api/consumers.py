@@ -16,6 +16,7 @@ from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, page_of
 from sievemq_broker.server.http.errors import not_found
 from sievemq_broker.server.http.tasks import each, run
+from sievemq_broker.server.watch.counts import age_of
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import ErrorCode
@@ -38,7 +39,8 @@ async def list_consumers(call: Call[requests.Page, Any]) -> answers.Consumers:
     after = decode_cursor(call.query.cursor, tuple[int, int])
     chosen, total, more = await page_of(call.server, rows, lambda row: (row[0], row[2].id), after, call.query.limit)
     slow = call.server.shard.slow_consumers.slow
-    shown = await each(call.server, chosen, lambda row: _show(row[1], row[2], destination, row[2] in slow))
+    now = call.now
+    shown = await each(call.server, chosen, lambda row: _show(row[1], row[2], destination, slow.get(row[2]), now))
     return answers.Consumers(consumers=shown, total=total, next=more)
 
 
@@ -77,7 +79,9 @@ def _rows(call: Call[Any, Any], destination: Destination, now: int, budget: Budg
     return rows
 
 
-def _show(connection: Peer, consumer: Consumer, destination: Destination, slow: bool) -> answers.Consumer:
+def _show(
+    connection: Peer, consumer: Consumer, destination: Destination, slow_since: int | None, now: int
+) -> answers.Consumer:
     subscription = destination.subscription_of(consumer.source) if isinstance(destination, Topic) else None
     if subscription is None:
         condition = consumer.view.condition
@@ -104,7 +108,10 @@ def _show(connection: Peer, consumer: Consumer, destination: Destination, slow: 
         delivered=consumer.tag,
         acknowledged=consumer.acknowledged,
         waiting=consumer.waiting,
-        congested=slow or connection.out.congested,
+        congested=connection.out.congested,
+        slow_since=slow_since,
+        oldest_ms=age_of(consumer.held_since, now),
+        idle_ms=age_of(consumer.idle_since, now),
         matched=matched,
         examined=examined,
         match_ratio=round(matched / examined, 4) if examined else None,

@@ -21,7 +21,7 @@ from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, pa
 from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.tasks import ROW, run
-from sievemq_broker.server.watch.counts import Counts, Gauges, figures_of, queues_at
+from sievemq_broker.server.watch.counts import Counts, Gauges, age_of, figures_of, queues_at
 from sievemq_broker.session.rights import Verb
 from sievemq_core.message.dead_letters import PREFIX
 from sievemq_core.message.destination import Kind, parse_address
@@ -201,6 +201,9 @@ def _facts(call: Call[Any, Any], destination: Queue | Topic, counts: Counts, hel
         "paused": destination.paused,
         "at_limit": held.at_limit > 0,
         "blocked_senders": held.blocked,
+        "fill": round(held.fill, 4) if destination.policy.limited else None,
+        "oldest_ms": age_of(held.since, call.now),
+        "oldest_in_flight_ms": age_of(held.held_since, call.now),
         "dead_letter_queue": address.name.startswith(PREFIX) and isinstance(destination, Queue),
         "in_rate": round(in_rate, 2),
         "out_rate": round(out_rate, 2),
@@ -227,7 +230,6 @@ def _details(
     counts, held = yield from figures_of(destination, now, budget)
     return answers.DestinationDetails(
         **_facts(call, destination, counts, held),
-        oldest_ms=max(0, call.now - held.since) if held.since else 0,
         policy={name: getattr(destination.policy, name) for name in _RULES},
         dead_letters=dead_letter_address(destination.label),
         owner=parse_address(destination.label).owner,

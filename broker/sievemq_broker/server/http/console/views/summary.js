@@ -4,7 +4,7 @@ import { turn } from "../address.js";
 import * as api from "../api.js";
 import { Chart, ratesChart, samplesOf } from "../chart.js";
 import { h, put } from "../dom.js";
-import { bytes, compact, count, duration, number } from "../format.js";
+import { bytes, compact, count, duration, number, since } from "../format.js";
 import { Pager, badge, button, facts, nothing, section, selectorLink } from "../parts.js";
 import { ask } from "../dialog.js";
 import { notice } from "../notice.js";
@@ -14,6 +14,7 @@ import { subscriptionColumns, subscriptionKey } from "./subscriptions.js";
 import { tapColumns, tapKey } from "./taps.js";
 
 const PAGE = 50;
+const LONG = 10_000; // ms that a message is in flight, from which on it is shown
 
 export default function summary({ namespace, address, isQueue, query, read: reread }) {
   const figures = h("div");
@@ -95,14 +96,17 @@ function figuresOf(state, isQueue) {
     [isQueue ? "Ready" : "Waiting", number(state.depth)],
     ["Oldest waits", state.oldest_ms ? duration(state.oldest_ms) : "–"],
     ["In flight", number(state.in_flight)],
+    state.in_flight > 0 && ["Oldest in flight", duration(state.oldest_in_flight_ms)],
     ["Scheduled", number(state.scheduled)],
     ["Size", bytes(state.bytes)],
+    state.fill !== null && ["Limit in use", `${Math.round(100 * state.fill)} %`],
     isQueue ? ["Enqueued", number(counters.enqueued)] : ["Published", number(counters.published)],
     ["Acknowledged", number(counters.acknowledged)],
     ["Redelivered", number(counters.redelivered)],
     ["Expired", number(counters.expired)],
     ["Dead letters", number(counters.dead_lettered)],
     ["Removed by an operator", number(counters.removed)],
+    counters.refused > 0 && ["Refused at the limit", number(counters.refused)],
     state.selectors > 0 && ["Selectors in use", number(state.selectors)],
     state.selectors > 0 && ["Selector evaluations", `${compact(state.evaluations)}, ${compact(state.matches)} matched`],
   ];
@@ -125,13 +129,21 @@ function consumerTable(namespace, address, isQueue, reread, reason) {
           " ",
           row.waiting && badge("waiting"),
           row.congested && badge("reads slowly", "warn"),
+          row.slow_since && badge(`acknowledges nothing for ${since(row.slow_since)}`, "warn"),
         ],
       },
       !isQueue && { label: "Subscription", cell: (row) => row.subscription ?? "" },
       { label: "Selector", kind: "code", cell: (row) => selectorLink(namespace, row, isQueue ? address : "") },
       { label: "Match ratio", kind: "number", cell: ratio },
       { label: "Delivered", kind: "number", cell: (row) => number(row.delivered) },
-      { label: "In flight", kind: "number", cell: (row) => number(row.in_flight) },
+      {
+        label: "In flight",
+        kind: "number",
+        cell: (row) => [
+          number(row.in_flight),
+          row.oldest_ms >= LONG && h("div", { class: "dim" }, `oldest ${duration(row.oldest_ms)}`),
+        ],
+      },
       { label: "Credit", kind: "number", cell: (row) => number(row.credit) },
       {
         label: "Actions",
