@@ -9,8 +9,8 @@ The server calls a store from one thread at a time. Only what says so may be cal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from sievemq_broker.domain.journal import Key, Write
 from sievemq_broker.domain.saved import SavedBatch, SavedState
@@ -168,3 +168,56 @@ class Store(Saved, Protocol):
     def relieve(self) -> None:
         """A write found no room: give up what is kept in reserve for that, if there is anything, so that
         acknowledgements can be written."""
+
+
+# -- the history ------------------------------------------------------------------------------------------------------
+
+
+class HistoryLine(NamedTuple):
+    """A row of what has happened.
+
+    Attributes:
+        id: ascends.
+        text: an object of JSON that begins with the id, without a line's end.
+    """
+
+    id: int
+    text: bytes
+
+
+class HistoryPart(NamedTuple):
+    """Rows of one kind that are to be stored.
+
+    Attributes:
+        kind: of the rows, in small letters.
+        lines: those that follow the rows stored so far.
+        oldest: id of the oldest row that is kept.
+        limit: rows that are kept.
+    """
+
+    kind: str
+    lines: Sequence[HistoryLine]
+    oldest: int
+    limit: int
+
+
+class HistoryStore(Protocol):
+    """Where the rows of a history are stored, beside the messages and never in their way. One thread calls it."""
+
+    def read(self) -> Mapping[str, Sequence[HistoryLine]]:
+        """All rows by kind, oldest first. What is damaged is left out.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+
+    def write(self, parts: Sequence[HistoryPart]) -> None:
+        """Store rows, and forget those that are not kept any more. A row that is there already is not stored again.
+
+        Raises:
+            StoreFullError: there is no room but for messages.
+            StoreError: they cannot be written.
+        """
+
+    def close(self) -> None:
+        """No more calls follow."""

@@ -27,6 +27,7 @@ from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Li
 from sievemq_broker.server.net.listener import Acceptor, ClientPorts, ListenError, make_tls_context
 from sievemq_broker.server.net.turn import Timers, Turn
 from sievemq_broker.server.shard import Shard
+from sievemq_broker.server.watch.history import History
 from sievemq_broker.server.watch.memory import MemoryLimit, memory_limit
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import SessionSettings
@@ -76,6 +77,7 @@ class Server:
     Attributes:
         shard: the domain, its store, and what its connections share.
         links: the open connections' transports.
+        history: what has happened: rows that survive a restart.
         failure: what made the store unusable: nothing leaves this broker any more, and it must end.
         silence: why nothing is read or sent for now; None if it is.
         is_asked_for: a follower has asked for the shard, and this broker ends for it.
@@ -98,6 +100,7 @@ class Server:
         self._end_pulse: Callable[[], None] = lambda: None
         self.started_at = 0.0
         self.links = Links(settings.max_connections)
+        self.history = History()
         self.user_store = UserStore(settings)
         self.authenticator = Authenticator(self.user_store.users)
         self._tls: ssl.SSLContext | None = None
@@ -186,6 +189,7 @@ class Server:
             await shard.take(self._describe())
             self.phase = Phase.STARTING
         await self._open_shard()
+        self.history.open(shard.history())
         if settings.data_dir is not None:
             self.user_store.keep_key(settings.data_dir)
         self.turn = Turn(loop, settings.busy_poll, self.timers, [] if shard.commits is None else [shard.commits])
@@ -455,6 +459,7 @@ class Server:
         for stop in self.on_stop:
             await stop()
         self._ports.close()
+        await self.history.close()
         if not await self.shard.close() and self.failure is None:
             self.failure = StoppedError("the disk took no more writes")
         self._end_pulse()

@@ -21,7 +21,7 @@ from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.domain.store import AbandonedError, StoreError
+from sievemq_broker.domain.store import AbandonedError, HistoryStore, StoreError
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.net.services import ServerServices, new_incarnation
 from sievemq_broker.server.watch.counts import Ended
@@ -213,6 +213,10 @@ class Shard:
         )
         self.broker.measure_room(lambda: opened.store.room)
         self.commits.check_room(log_it=False)
+
+    def history(self) -> HistoryStore | None:
+        """Where what happens to it is stored; None if it is in memory."""
+        return None if self._source is None else self._source.history()
 
     def give_up(self) -> None:
         """Have :meth:`take` or :meth:`open` end soon, in any thread. Without effect once both have ended."""

@@ -7,6 +7,7 @@
     batch       per shard and id: envelopes (blob.py), in pieces of at most PIECE_BYTES
     state       per shard and id: the outcome of them; only where the batch's row says something else
     definition  per shard, kind and key: value
+    history     per shard, kind and id: a row of what has happened, as JSON. Not part of a write
 
 The bytes of batches, states and definitions are those of the embedded store. Kinds and keys are bytes: text in
 PostgreSQL has no NUL and no lone surrogates.
@@ -120,6 +121,9 @@ CREATE TABLE sievemq.state (
 CREATE TABLE sievemq.definition (
     shard text, kind bytea, key bytea, data bytea NOT NULL, PRIMARY KEY (shard, kind, key)
 ) WITH ({", ".join(_short_lived("", "toast."))});
+CREATE TABLE sievemq.history (
+    shard text, kind text, id bigint, data text NOT NULL, PRIMARY KEY (shard, kind, id)
+);
 INSERT INTO sievemq.format VALUES ({FORMAT}, {FORMAT}, gen_random_uuid()::text)
 """  # noqa: S608
 

@@ -103,6 +103,9 @@ class Access:
     ) -> Store:
         return SharedStore(self, token, follower)
 
+    def history(self) -> None:
+        """In memory alone."""
+
 
 class Row:
     """The row, for one broker."""

@@ -11,9 +11,10 @@ from typing import Protocol
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.restore import RestoreError, restore
-from sievemq_broker.domain.store import Store, StoreError
+from sievemq_broker.domain.store import HistoryStore, Store, StoreError
 from sievemq_broker.store import open_store
 from sievemq_broker.store.follower import Follower
+from sievemq_broker.store.history import FileHistory
 from sievemq_broker.store.lease import Leases
 
 
@@ -54,6 +55,9 @@ class Source(Protocol):
             StoreError: the store cannot be used.
         """
 
+    def history(self) -> HistoryStore | None:
+        """Where its history is stored, once the store is open; None if that is in memory."""
+
 
 class Directory:
     """A data directory. A lock on its files keeps other processes out.
@@ -78,6 +82,9 @@ class Directory:
     ) -> Store:
         return open_store(self.where, incarnation, is_wanted)
 
+    def history(self) -> HistoryStore:
+        return FileHistory(self.where)
+
 
 class Shared:
     """A shard in a database that several brokers use, one at a time.
@@ -101,6 +108,7 @@ class Shared:
         return PostgresLeases(self._url, self._shard, timeout=self._lease / 2)
 
     def follower(self, limit: int) -> Follower:
+        from sievemq_broker.store import postgres_history  # noqa: F401  a takeover imports nothing
         from sievemq_broker.store.postgres_follower import PostgresListing
 
         return Follower(PostgresListing(self._url, self._shard, timeout=self._lease / 2), limit)
@@ -111,6 +119,11 @@ class Shared:
         from sievemq_broker.store.postgres import PostgresStore
 
         return PostgresStore(self._url, self._shard, token, incarnation, timeout=self._lease, follower=follower)
+
+    def history(self) -> HistoryStore:
+        from sievemq_broker.store.postgres_history import PostgresHistory
+
+        return PostgresHistory(self._url, self._shard, timeout=self._lease)
 
 
 def source_of(settings: Settings) -> Source | None:
