@@ -59,6 +59,9 @@ from sievemq_broker.store.files import (
 #: Pages of log after which it is copied into the database: 16 MiB, so that most of what passes through is never copied.
 _CHECKPOINT_PAGES: Final = 8_192
 
+#: Bytes of log that stay when it is used again: a backup makes it grow, and a large transaction.
+_LOG_BYTES: Final = 64 * 1024 * 1024
+
 _RESERVE_BYTES: Final = 16 * 1024 * 1024
 
 #: Bytes by which copying the log may make the database larger, where there is no reserve; otherwise an eighth of it.
@@ -207,6 +210,7 @@ class SqliteStore:
         self._batches = Batches(self._rows)
         self._execute("PRAGMA synchronous = FULL")
         self._execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        self._execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
         self._execute("PRAGMA cache_size = -32768")
         self._execute("PRAGMA temp_store = MEMORY")
         # Some builds of SQLite write over what is deleted: an acknowledgement would need as much room as its message.
@@ -497,13 +501,13 @@ class SqliteStore:
         return self.room // 2
 
     def _copy_log(self) -> bool:
-        """Copy the log into the database; the next write uses it again from its beginning. False if it cannot be
-        copied."""
+        """Copy the log into the database; the next write uses it again from its beginning, unless a backup reads it.
+        False if it cannot be copied."""
         self._log_unused = 0
         try:
             busy, frames, copied = self._execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if busy or copied < frames:
-                return False
+                return True  # more room would not help
             self._log_unused = (self.directory / f"{DATABASE}-wal").stat().st_size
         except Exception:
             return False
