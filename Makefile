@@ -27,7 +27,7 @@ CODE := core client broker testkit pipeline tests benchmarks release examples we
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test venv lint format fast coverage slow docker image-requirements venv-compiled to-spark to-compile compiled soak kills takeovers simulate fuzz \
+.PHONY: help run check test venv lint format fast coverage slow docker image-requirements venv-compiled to-spark to-compile compiled soak kills backups takeovers simulate fuzz \
 	release pythons platforms interop kits spark spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots site clean
 
 help: ## list the targets
@@ -146,6 +146,10 @@ kits: ## the test kits of other languages, each with its own runner: node and np
 kills: ## a broker with a data directory, killed two hundred times under load (ARGS="--kills 50 --seed 7")
 	@.ci/venv dev
 	@exec $(BIN)/python tests/broker/store/kill.py $(ARGS)
+
+backups: ## backups of a broker under load, each restored (ARGS="--backups 10 --messages 200000 --postgres")
+	@.ci/venv dev
+	@exec $(BIN)/python -m tests.broker.store.backups $(ARGS)
 
 takeovers: ## two brokers on a PostgreSQL of their own, two hundred faults under load (ARGS="--faults 50 --seed 7 --kinds kill")
 	@.ci/venv dev

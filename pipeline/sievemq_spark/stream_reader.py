@@ -277,7 +277,8 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if tap.id != place.tap:
             self._lost(
                 f"{source} is {tap.id} and not {place.tap}, as the checkpoint says: its broker was restarted "
-                "without its data, or the tap was deleted. The messages of this batch cannot be read again"
+                "without its data or from a backup, or the tap was deleted. The messages of this batch "
+                "cannot be read again"
             )
             return False
         return True

@@ -247,8 +247,8 @@ def other_text(source: Source, found: str | None, wanted: str) -> str:
     """The tap of an offset is not there: there is none, or another one."""
     there = "gone" if found is None else f"{found} and not {wanted}, with which this query began"
     return (
-        f"{source} is {there}: its broker was restarted without its data, the tap was deleted, its lease ended, or the "
-        "option url names brokers in another order. What arrived in between may be missing"
+        f"{source} is {there}: its broker was restarted without its data or from a backup, the tap was deleted, its "
+        "lease ended, or the option url names brokers in another order. What arrived in between may be missing"
     )
 
 

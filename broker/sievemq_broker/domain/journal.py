@@ -53,6 +53,7 @@ TAP: Final = "tap"
 PUBLISHED: Final = "published"
 TEMPORARY: Final = "temporary"
 STAGE: Final = "stage"
+CONNECTION: Final = "connection"
 
 #: The surcharge for each message in the size of a batch. A store says how large its batches may be; a place must fit
 #: its bits at least.

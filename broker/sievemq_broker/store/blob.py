@@ -168,6 +168,10 @@ class State:
             self.failures = {place: when for place, when in self.failures.items() if states[place] != GONE_STATE}
             self.attempts = {place: count for place, count in self.attempts.items() if states[place] != GONE_STATE}
 
+    def mark_delivered(self) -> None:
+        """Messages that were never delivered count as delivered once."""
+        self.states = array("H", [max(state, 1) for state in self.states])
+
     def without_removed(self, kept: Kept) -> bytes:
         """The batch's row without messages that are gone."""
         states = self.states

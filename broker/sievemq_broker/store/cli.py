@@ -1,4 +1,4 @@
-"""``sievemq store``: makes, examines and copies stores: data directories, and shards of a PostgreSQL database."""
+"""``sievemq store``: makes, examines, copies and restores stores: data directories, and shards of a database."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from sievemq_broker.domain.store import StoreError
+from sievemq_broker.domain.store import LockedError, StoreError
 from sievemq_broker.store.rows import NewStore, Rows
 from sievemq_broker.store.salvage import Report
 from sievemq_broker.store.salvage import check as check_store
 from sievemq_broker.store.salvage import copy as copy_store
 from sievemq_broker.store.salvage import export as export_store
 from sievemq_broker.store.salvage import repair as repair_store
+from sievemq_broker.store.salvage import restore as restore_store
 from sievemq_broker.store.sqlite import SqliteStore
-from sievemq_broker.store.sqlite_rows import DirectoryRows, NewDirectory
+from sievemq_broker.store.sqlite_rows import DatabaseRows, DirectoryRows, NewDirectory, NewFile, RunningRows
 from sievemq_broker.store_url import is_store_url, without_password
 from sievemq_core import output
 from sievemq_core.counted import counted
@@ -29,11 +30,14 @@ FAILED, USAGE, REFUSED = 1, 2, 4
 _T = TypeVar("_T")
 
 store = typer.Typer(
-    help="Make, check, copy, export or repair a store: a data directory, or a shard of a PostgreSQL database.",
+    help="Make, check, copy, export, back up, restore or repair a store: a data directory, or a shard of a database.",
     no_args_is_help=True,
 )
 
 _Store = Annotated[str, typer.Argument(help="A data directory, or postgresql://user@host/name.", metavar="STORE")]
+_Source = Annotated[
+    str, typer.Argument(help="A data directory, a backup, or postgresql://user@host/name.", metavar="STORE")
+]
 _Shard = Annotated[str, typer.Option("--shard", help="Its name in a database.", metavar="NAME")]
 _Print = Annotated[bool, typer.Option("--print", help="Print the SQL for an administrator; nothing is done.")]
 
@@ -42,7 +46,8 @@ def _run(act: Callable[[], _T]) -> _T:
     try:
         return act()
     except (StoreError, OSError) as error:
-        output.complain(f"sievemq: {error}")
+        hint = "; or make a backup of it with `sievemq store backup`, and read that"
+        output.complain(f"sievemq: {error}{hint if isinstance(error, LockedError) else ''}")
         raise typer.Exit(FAILED) from None
 
 
@@ -53,13 +58,13 @@ def _expect_extra() -> None:
 
 
 def _rows_of(where: str, shard: str, *, unused: bool = False) -> Rows:
-    """Open a store to read it.
+    """Open a store or a backup to read it.
 
     Args:
         unused: refuse a shard that a broker uses; a directory always is.
     """
     if not is_store_url(where):
-        return DirectoryRows(Path(where))
+        return DatabaseRows(Path(where)) if Path(where).is_file() else DirectoryRows(Path(where))
     _expect_extra()
     from sievemq_broker.store.postgres_tool import ShardRows
 
@@ -97,7 +102,7 @@ def init(
 ) -> None:
     """Make the tables of a database, or an empty data directory. Brokers make no tables. What is there stays."""
     if not is_store_url(where):
-        _run(lambda: SqliteStore(Path(where), secrets.token_hex(5)).close())
+        _run(lambda: SqliteStore(Path(where), _new_name()).close())
         output.report(f"{where} is a data directory.")
         return
     _expect_extra()
@@ -136,10 +141,11 @@ def finalize(where: _Store) -> None:
 
 
 @store.command()
-def check(where: _Store, shard: _Shard = "main") -> None:
+def check(where: _Source, shard: _Shard = "main") -> None:
     """Read everything. Exit codes: 0 all is well, 1 it cannot be looked at, 4 something is damaged.
 
-    No broker may use a data directory meanwhile. A shard of a database is read as it is at one moment.
+    No broker may use a data directory meanwhile: check a backup of it. A shard of a database is read as it is at one
+    moment.
     """
     report = _run(lambda: check_store(_rows_of(where, shard)))
     _print_findings(report)
@@ -151,7 +157,7 @@ def check(where: _Store, shard: _Shard = "main") -> None:
 
 @store.command()
 def export(
-    where: _Store,
+    where: _Source,
     out: Annotated[Path | None, typer.Option("--out", help="File to write (default: standard output).")] = None,
     shard: _Shard = "main",
 ) -> None:
@@ -183,7 +189,7 @@ def copy(
     ] = None,
 ) -> None:
     """Copy a store with everything in it, to move a broker. Exit codes as of check; a damaged store is not copied."""
-    report = _run(lambda: _copy(_rows_of(source, from_shard or shard, unused=True), target, shard))
+    report = _run(lambda: _copy(_rows_of(source, from_shard or shard, unused=True), lambda: _new_store(target, shard)))
     _print_findings(report)
     if report.findings:
         output.complain("sievemq: nothing was copied; save what can be read with `sievemq store export`")
@@ -191,13 +197,67 @@ def copy(
     output.report(f"Copied {_content(report)}. Start no broker with the old store any more: both have the same name.")
 
 
-def _copy(rows: Rows, target: str, shard: str) -> Report:
+def _copy(rows: Rows, open_new: Callable[[], NewStore], act: Callable[[Rows, NewStore], Report] = copy_store) -> Report:
     try:
-        new = _new_store(target, shard)
+        new = open_new()
     except BaseException:
         rows.close()
         raise
-    return copy_store(rows, new)
+    return act(rows, new)
+
+
+@store.command()
+def backup(
+    where: _Store,
+    file: Annotated[Path, typer.Argument(help="The backup: a new file.", metavar="FILE")],
+    shard: _Shard = "main",
+) -> None:
+    """Write a backup, while the broker may go on: every message of one moment that was confirmed by then.
+
+    Exit codes as of check; a damaged store is not backed up. `check`, `export` and `restore` read the file.
+    """
+
+    def rows() -> Rows:
+        return _rows_of(where, shard) if is_store_url(where) else RunningRows(Path(where))
+
+    report = _run(lambda: _copy(rows(), lambda: NewFile(file)))
+    _print_findings(report)
+    if report.findings:
+        output.complain("sievemq: nothing was written; save what can be read with `sievemq store export`")
+        raise typer.Exit(REFUSED)
+    output.report(f"{file} has {_content(report)}.")
+
+
+@store.command()
+def restore(
+    source: Annotated[str, typer.Argument(help="A backup, or a store that no broker uses.", metavar="FROM")],
+    target: Annotated[str, typer.Argument(help="An empty directory, or a database.", metavar="TO")],
+    shard: _Shard = "main",
+    from_shard: Annotated[
+        str | None, typer.Option("--from-shard", help="Name in the first database, if it is another one.")
+    ] = None,
+) -> None:
+    """Make a new store of a backup. Exit codes as of check; a damaged backup is not restored.
+
+    The store has a name of its own, and every message is marked as redelivered: a consumer may have had it since. Taps
+    have other ids, so a Spark query that was further reports a loss of data.
+    """
+    report = _run(
+        lambda: _copy(
+            _rows_of(source, from_shard or shard, unused=True),
+            lambda: _new_store(target, shard),
+            lambda rows, new: restore_store(rows, new, _new_name()),
+        )
+    )
+    _print_findings(report)
+    if report.findings:
+        output.complain("sievemq: nothing was restored; save what can be read with `sievemq store export`")
+        raise typer.Exit(REFUSED)
+    output.report(f"Restored {_content(report)}.")
+
+
+def _new_name() -> str:
+    return secrets.token_hex(5)
 
 
 @store.command()
@@ -208,7 +268,7 @@ def repair(
     if is_store_url(str(directory)) or str(directory).startswith(("postgres:/", "postgresql:/")):
         output.complain("sievemq: only data directories can be repaired; restore a backup of the database, or export")
         raise typer.Exit(USAGE)
-    report = _run(lambda: repair_store(directory, lambda: secrets.token_hex(5)))
+    report = _run(lambda: repair_store(directory, _new_name))
     _print_findings(report)
     if report.set_aside is None:
         output.report("The store is fine; nothing was done.")

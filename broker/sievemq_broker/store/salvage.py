@@ -8,15 +8,24 @@ from __future__ import annotations
 import base64
 import json
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sievemq_broker.domain.journal import DESTINATION, HELD_FLAG, SUBSCRIPTION, TAP, Key
+from sievemq_broker.domain.journal import (
+    CONNECTION,
+    DESTINATION,
+    HELD_FLAG,
+    STAGE,
+    SUBSCRIPTION,
+    TAP,
+    TEMPORARY,
+    Key,
+)
 from sievemq_broker.domain.store import DamagedError
-from sievemq_broker.store.blob import Kept, SavedEntry, State, unpack_batch, unpack_value
+from sievemq_broker.store.blob import Kept, SavedEntry, State, pack_value, unpack_batch, unpack_value
 from sievemq_broker.store.database import DATABASE, definition_id
 from sievemq_broker.store.files import PRIVATE_DIRECTORY
 from sievemq_broker.store.rows import NewStore, Rows
@@ -77,16 +86,17 @@ class _Reader:
         if data:
             self.damaged.append((what, type(data).__name__, data if isinstance(data, bytes) else repr(data).encode()))
 
-    def definitions(self) -> Iterator[tuple[str, bytes, bytes, Key, Any]]:
-        """Rows that can be read: kind, packed key, data, key, value."""
+    def definitions(self, without: Collection[str] = ()) -> Iterator[tuple[str, bytes, bytes, Key, Any]]:
+        """Rows that can be read, without some kinds: kind, packed key, data, key, value."""
         for kind, key, data in self._rows.definitions(self.found):
             try:
                 name, value = unpack_value(f"the definition of {kind} {key!r}", definition_id(kind, key), data)
             except (DamagedError, TypeError, ValueError, AttributeError) as error:
                 self.found(f"the definition of {kind!r} {key!r}: {error}", data)
                 continue
-            self.defined += 1
-            yield kind, key, data, name, value
+            if kind not in without:
+                self.defined += 1
+                yield kind, key, data, name, value
 
     def batches(self) -> Iterator[tuple[bytes, Kept, State, bytes | None]]:
         """Batches that can be read: the row, its content, its state, and the row of that, made up where it cannot be
@@ -191,6 +201,40 @@ def copy(rows: Rows, new: NewStore) -> Report:
             new.add(kept.id, row, packed)
         if not reader.findings:
             new.finish(reader.head)
+        return reader.report()
+
+
+def restore(rows: Rows, new: NewStore, name: str) -> Report:
+    """Make a store of a backup, or of another store of an earlier time. Closes both.
+
+    Others remember what came after that time, so the new store must not be mistaken for the one of which it was: it has
+    another name, and its taps have other ids. What it knew of connections is dropped, and what belonged to them. Every
+    message is marked as redelivered: a consumer may have had it since.
+
+    Args:
+        name: of the broker from now on, which no other has.
+
+    Returns:
+        What was restored. Nothing was if there are findings.
+
+    Raises:
+        StoreError, OSError: the new store cannot be written.
+    """
+    with closing(rows), closing(new):
+        reader = _Reader(rows)
+        taps = 0
+        for kind, key, data, known, value in reader.definitions(without=(CONNECTION, TEMPORARY, STAGE)):
+            if kind == TAP:
+                taps += 1
+                number, _, *rest = value
+                data = pack_value(definition_id(kind, key), (known, (number, f"{name}.{taps}", *rest)))
+            new.define(kind, key, data)
+        for row, kept, state, _ in reader.batches():
+            reader.entries(kept, state)
+            state.mark_delivered()
+            new.add(kept.id, row, state.pack(kept.id))
+        if not reader.findings:
+            new.finish(reader.head._replace(incarnation=name))
         return reader.report()
 
 

@@ -1,54 +1,59 @@
-"""The rows of a data directory: see :mod:`sievemq_broker.store.rows`."""
+"""The rows of a data directory, and of a backup: see :mod:`sievemq_broker.store.rows`.
+
+A backup is one file, a database like that of a directory. It has a name of its own, so that no broker starts with it.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sievemq_broker.domain.store import DamagedError, StoreError
 from sievemq_broker.store.blob import pack_value, unpack_value
 from sievemq_broker.store.database import DATABASE, HEAD, PAGE_BYTES, SCHEMA, connect, create_tables
-from sievemq_broker.store.files import PRIVATE_DIRECTORY, Lock, Witness, open_private
+from sievemq_broker.store.errors import translated
+from sievemq_broker.store.files import PRIVATE_DIRECTORY, Lock, Witness, open_private, sync_directory
 from sievemq_broker.store.rows import Found, Head
 
+#: Free bytes on a running broker's disk below which a backup ends, if they became fewer meanwhile: so many at least.
+#: The broker itself counts a disk with so few as tight.
+_FREE_BYTES: Final = 64 * 1024 * 1024
+_SLACK_BYTES: Final = 1024 * 1024
 
-class DirectoryRows:
-    """Reads as much of a directory as possible. No file is changed.
+#: Ends the name of a file that is being written.
+_PART: Final = ".part"
+
+
+class DatabaseRows:
+    """Reads as much of a database as possible. No file is changed.
+
+    Args:
+        path: of a backup, or of the database in a directory.
+        witness: of the directory.
 
     Raises:
-        StoreError: there is no store, or a broker uses it.
+        StoreError: it cannot be opened.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / DATABASE
-        if not self._path.exists() and not (directory / "witness").exists():
-            raise StoreError(f"{directory} contains no store")
-        self._lock = Lock(directory / "lock")
-        self._witness = Witness(directory / "witness")
+    def __init__(self, path: Path, witness: Witness | None = None) -> None:
+        self._path = path
+        self._witness = witness
         try:
-            self._database = connect(self._path, read_only=True)
-        except BaseException:
-            self._lock.release()
-            raise
-
-    def release_files(self) -> None:
-        """Close the database; the directory stays locked."""
-        self._database.close()
+            self._database = connect(path, read_only=True)
+        except sqlite3.Error as error:
+            raise translated(error, path, "be opened") from error
 
     def close(self) -> None:
         self._database.close()
-        self._lock.release()
 
     def head(self, found: Found) -> Head:
-        checked = self._all("PRAGMA quick_check(50)", found)
-        for (finding,) in checked:
-            if finding != "ok":
-                found(f"{self._path.name}: {finding}", None)
+        is_readable = self._examine(found)
         schema = [row[0] for row in self._all("SELECT sql FROM sqlite_master ORDER BY rowid", found)]
-        if checked and schema != list(SCHEMA):
+        if is_readable and schema != list(SCHEMA):
             found(f"{self._path.name}: its tables are not those that SieveMQ creates", None)
         rows = self._all("SELECT data FROM definition WHERE kind = '' AND key = x''", found)
         data = rows[0][0] if rows else b""
@@ -59,8 +64,18 @@ class DirectoryRows:
             found(str(error), data)
         return head._replace(writes=max(head.writes, self._witnessed(head, found)))
 
+    def _examine(self, found: Found) -> bool:
+        """Examine how pages are linked. False if nothing could be read."""
+        checked = self._all("PRAGMA quick_check(50)", found)
+        for (finding,) in checked:
+            if finding != "ok":
+                found(f"{self._path.name}: {finding}", None)
+        return bool(checked)
+
     def _witnessed(self, head: Head, found: Found) -> int:
-        """The number of writes that the witness has seen; 0 if it cannot be read."""
+        """The number of writes that the witness has seen; 0 if there is none, or if it cannot be read."""
+        if self._witness is None:
+            return 0
         try:
             known = self._witness.read()
         except DamagedError as error:
@@ -114,68 +129,191 @@ class DirectoryRows:
             return []
 
 
+class DirectoryRows(DatabaseRows):
+    """A directory that no broker uses, nor can use meanwhile.
+
+    Raises:
+        StoreError: there is no store, or a broker uses it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        _expect_store(directory)
+        self._lock = Lock(directory / "lock")
+        try:
+            super().__init__(directory / DATABASE, Witness(directory / "witness"))
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def release_files(self) -> None:
+        """Close the database; the directory stays locked."""
+        super().close()
+
+    def close(self) -> None:
+        super().close()
+        self._lock.release()
+
+
+class RunningRows(DatabaseRows):
+    """A snapshot of a directory. Its broker may go on meanwhile, start, or end.
+
+    The broker cannot use its log again until this is closed, so the log grows. Reading ends once that, or a backup on
+    the same disk, would fill the disk. How pages are linked is not examined, for the broker's sake: it did that when it
+    started, and the checksum of each row is checked.
+
+    Raises:
+        StoreError: there is no store.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        _expect_store(directory)
+        self._directory = directory
+        self._free = shutil.disk_usage(directory).free
+        super().__init__(directory / DATABASE)
+        try:
+            self._database.execute("BEGIN")
+            self._database.execute("SELECT 1 FROM sqlite_master").fetchone()  # what is read is fixed from now on
+        except sqlite3.Error as error:
+            self.close()
+            raise translated(error, self._path, "be read") from error
+
+    def _examine(self, found: Found) -> bool:
+        return True
+
+    def batches(self, found: Found) -> Iterator[tuple[int, bytes, bytes | Exception | None]]:
+        for row in super().batches(found):
+            self._expect_room()
+            yield row
+
+    def _expect_room(self) -> None:
+        free = shutil.disk_usage(self._directory).free
+        if free < _FREE_BYTES and free < self._free - _SLACK_BYTES:
+            raise StoreError(
+                f"{self._directory}: its disk has {free // 1024**2} MiB left, so the backup was given up: it and the "
+                "log of a running broker take room. Make room, or name a file on another disk"
+            )
+
+
+def _expect_store(directory: Path) -> None:
+    if not (directory / DATABASE).exists() and not (directory / "witness").exists():
+        raise StoreError(f"{directory} contains no store")
+
+
 class NewDatabase:
-    """The database of a data directory, without its witness.
+    """A new database.
 
     Args:
         path: does not exist yet.
+
+    Raises:
+        OSError, StoreError: it cannot be written, as each method.
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         os.close(open_private(path))
         self._database = connect(path)
-        self._database.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-        self._database.execute("BEGIN")
-        create_tables(self._database)
+        try:
+            self._execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            self._execute("BEGIN")
+            create_tables(self._database)
+        except sqlite3.Error as error:
+            self.close()
+            raise translated(error, path, "be written") from error
+        except BaseException:
+            self.close()
+            raise
 
     def define(self, kind: str, key: bytes, data: bytes) -> None:
-        self._database.execute("INSERT INTO definition VALUES (?, ?, ?)", (kind, key, data))
+        self._execute("INSERT INTO definition VALUES (?, ?, ?)", (kind, key, data))
 
     def add(self, batch_id: int, data: bytes, state: bytes | None) -> None:
-        self._database.execute("INSERT INTO batch VALUES (?, ?)", (batch_id, data))
+        self._execute("INSERT INTO batch VALUES (?, ?)", (batch_id, data))
         if state is not None:
-            self._database.execute("INSERT INTO state VALUES (?, ?)", (batch_id, state))
+            self._execute("INSERT INTO state VALUES (?, ?)", (batch_id, state))
 
     def finish(self, head: Head) -> None:
         self.define("", b"", pack_value(HEAD, (head.epoch or 0, *head[1:])))
-        self._database.execute("COMMIT")
+        self._execute("COMMIT")
+        self.close()
 
     def close(self) -> None:
         self._database.close()
 
+    def _execute(self, statement: str, values: tuple[object, ...] = ()) -> None:
+        try:
+            self._database.execute(statement, values)
+        except sqlite3.Error as error:
+            raise translated(error, self._path, "be written") from error
 
-class NewDirectory:
-    """A data directory that has no store yet; see :class:`~sievemq_broker.store.rows.NewStore`.
+
+class NewFile:
+    """A backup that does not exist yet; see :class:`~sievemq_broker.store.rows.NewStore`. What an interrupted one has
+    left has another name.
 
     Raises:
-        StoreError: there is a store, or a broker uses it.
+        StoreError: it exists.
     """
 
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir(PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-        self._path = directory / DATABASE
-        self._lock = Lock(directory / "lock")
+    def __init__(self, path: Path) -> None:
+        if path.exists():
+            raise StoreError(f"{path} exists already; name a new file")
+        self._path, self._part = path, path.with_name(path.name + _PART)
+        self._remove()
         try:
-            if self._path.exists() or (directory / "witness").exists():
-                raise StoreError(f"{directory} has a store already; name an empty directory")
-            self._new: NewDatabase | None = NewDatabase(self._path)
+            self._new = NewDatabase(self._part)
         except BaseException:
-            self._lock.release()
+            self._remove()
             raise
         self.define, self.add = self._new.define, self._new.add
 
     def finish(self, head: Head) -> None:
-        assert self._new is not None
         self._new.finish(head)
-        self._new.close()
-        self._new = None
-        write_witness(self._path.parent, head.writes)
+        self._part.rename(self._path)
+        sync_directory(self._path.parent)
 
     def close(self) -> None:
-        if self._new is not None:  # not finished
-            self._new.close()
-            for name in (DATABASE, f"{DATABASE}-journal"):
-                (self._path.parent / name).unlink(missing_ok=True)
+        self._new.close()
+        self._remove()
+
+    def _remove(self) -> None:
+        for suffix in ("", "-journal"):
+            self._part.with_name(self._part.name + suffix).unlink(missing_ok=True)
+
+
+class NewDirectory:
+    """A data directory that is empty, or does not exist; see :class:`~sievemq_broker.store.rows.NewStore`.
+
+    Raises:
+        StoreError: there is something in it, or a broker uses it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        self._directory = directory
+        self._lock = Lock(directory / "lock")
+        try:
+            if (directory / DATABASE).exists() or (directory / "witness").exists():
+                raise StoreError(f"{directory} has a store already; name an empty directory")
+            ours = {"lock", "lost+found", DATABASE + _PART, f"{DATABASE}{_PART}-journal"}
+            if others := sorted({each.name for each in directory.iterdir()} - ours):
+                raise StoreError(f"{directory} is not empty, it contains {others[0]}; name an empty directory")
+            self._file = NewFile(directory / DATABASE)
+        except BaseException:
+            self._lock.release()
+            raise
+        self.define, self.add = self._file.define, self._file.add
+
+    def finish(self, head: Head) -> None:
+        try:
+            write_witness(self._directory, head.writes)
+            self._file.finish(head)
+        except BaseException:
+            (self._directory / "witness").unlink(missing_ok=True)
+            raise
+
+    def close(self) -> None:
+        self._file.close()
         self._lock.release()
 
 

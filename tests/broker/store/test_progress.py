@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from tests.broker.session.harness import AUTO, TRANSACTED, Client, World, envelope
 
 from sievemq_broker.domain import Broker
+from sievemq_broker.domain.journal import CONNECTION
 from sievemq_broker.domain.publishing import AT_ONCE
 from sievemq_broker.domain.restore import restore
-from sievemq_broker.server.durability.progress import CONNECTION, Progress
+from sievemq_broker.server.durability.progress import Progress
 from sievemq_broker.session import Peer
 from sievemq_core.wire.commands import Command
 

@@ -11,14 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.domain.journal import Journal
+from sievemq_broker.domain.journal import CONNECTION, Journal
 from sievemq_broker.domain.store import Saved
 from sievemq_broker.session.lost import Memory
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.ports import Services
-
-CONNECTION = "connection"
-"""The kind of these definitions in the store."""
 
 
 class Progress:
