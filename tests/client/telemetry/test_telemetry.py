@@ -306,6 +306,35 @@ def test_a_listener_that_raises(url: str, recorded: Recorded, caplog: pytest.Log
     assert [event.name for event in span.events] == ["exception"]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_function_as_a_listener(url: str, recorded: Recorded, fails: bool) -> None:
+    """Its reply is a child of its span, and so is what it raises, though that goes no further than to the broker."""
+    app = sievemq.Listeners(url)
+
+    @app.listener("queue:orders", reply_to="queue:receipts")
+    def take(order: str, message: sievemq.Message) -> str:
+        if fails and not message.get_jms_redelivered():
+            raise LookupError(order)
+        return f"took {order}"
+
+    app.start()
+    try:
+        with ConnectionFactory(url).create_context() as context:
+            context.create_producer().send(Queue("orders"), "o-1")
+            assert context.create_consumer(Queue("receipts")).receive_body(str, 60_000) == "took o-1"
+    finally:
+        app.stop()
+    spans = recorded._spans.get_finished_spans()
+    (sent,) = (span for span in spans if span.name == "send queue:orders")
+    (reply,) = (span for span in spans if span.name == "send queue:receipts")
+    processed = [span for span in spans if span.name == "process queue:orders"]
+    assert [linked(span) for span in processed] == [[span_id(sent)]] * (1 + fails)
+    assert reply.parent is not None
+    assert reply.parent.span_id == span_id(processed[-1])
+    errors = [(span.attributes or {}).get("error.type") for span in processed]
+    assert errors == ["LookupError", None][not fails :]
+
+
 def test_a_message_that_two_threads_send_is_not_damaged(url: str, recorded: Recorded) -> None:
     """The other one has just sent it, and taken the context away that both found missing."""
     message = TextMessage("x", properties={"mine": 1})
