@@ -11,6 +11,7 @@ from typing import Any
 from sievemq.url import options_as_rows
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy
+from sievemq_broker.thresholds import Thresholds
 from website.markup import plain_cell, row
 
 PAGE = "reference/settings.md"
@@ -35,6 +36,9 @@ def page() -> str:
             "\n## Namespaces\n",
             'Keys of `[namespaces."PATTERN"]`.\n',
             *_policy(NamespacePolicy),
+            "\n## Attention\n",
+            "Keys of `[attention]`.\n",
+            *_policy(Thresholds),
             "\n## A client's URL\n",
             "Options of `sievemq://host:port/namespace?option=value`, and of `ConnectionFactory`.\n",
             "| option | default | values | meaning |\n| --- | --- | --- | --- |",

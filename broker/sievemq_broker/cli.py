@@ -15,6 +15,7 @@ import typer
 from sievemq_broker.config import ConfigError, Loaded, Settings, env_name, load
 from sievemq_broker.extras import ALL, check_packages, has
 from sievemq_broker.rules import rules_of
+from sievemq_broker.thresholds import changed_thresholds
 from sievemq_core.output import complain, report
 from sievemq_core.output import show as show_line
 
@@ -22,7 +23,7 @@ from sievemq_core.output import show as show_line
 FAILED, USAGE = 1, 2
 
 #: Settings without an option of their own: tables stand in the file, and `--user` may be given again and again.
-_TABLES = ("destinations", "namespaces", "users")
+_TABLES = ("attention", "destinations", "namespaces", "users")
 
 _VALUES = {"int": "NUMBER", "float": "SECONDS"}
 
@@ -163,6 +164,8 @@ def _shown(settings: Settings, name: str) -> object:
         return dict.fromkeys(value, "***")
     if name in ("destinations", "namespaces"):  # only what was set; the rest are defaults
         return {pattern: rules_of(policy) for pattern, policy in value.items()}
+    if name == "attention":
+        return changed_thresholds(value)
     if name == "definitions":
         return None if value is None else value.origin
     return value

@@ -25,6 +25,7 @@ from sievemq_broker.logs import LEVELS
 from sievemq_broker.protocols import PROTOCOLS
 from sievemq_broker.rules import guess, parse_namespaces, parse_policies
 from sievemq_broker.store_url import is_store_url, without_password
+from sievemq_broker.thresholds import Thresholds, parse_thresholds
 from sievemq_broker.users.account import User, Users
 from sievemq_broker.users.file import parse_users, read_users
 from sievemq_core.limits import (
@@ -274,6 +275,9 @@ class Settings:
         FAIL,
         f"PERSISTENT sends while the disk is full: {FAIL}: refused; {BLOCK}: they wait for room",
         _one_of(FAIL, BLOCK),
+    )
+    attention: Thresholds = _setting(  # noqa: RUF009  frozen
+        Thresholds(), "when something needs an operator's attention: a table of thresholds", parse_thresholds
     )
     log_level: str = _setting("info", f"lowest level to log: {', '.join(LEVELS)}", _one_of(*LEVELS))
     json_logs: bool | None = _setting(None, "log JSON lines; auto: unless the output is a terminal", _auto_flag)

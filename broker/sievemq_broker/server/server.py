@@ -27,6 +27,7 @@ from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Li
 from sievemq_broker.server.net.listener import Acceptor, ClientPorts, ListenError, make_tls_context
 from sievemq_broker.server.net.turn import Timers, Turn
 from sievemq_broker.server.shard import Shard
+from sievemq_broker.server.watch.attention import Attention, Whole
 from sievemq_broker.server.watch.history import History
 from sievemq_broker.server.watch.memory import MemoryLimit, memory_limit
 from sievemq_broker.session.rights import Identity
@@ -81,6 +82,7 @@ class Server:
         failure: what made the store unusable: nothing leaves this broker any more, and it must end.
         silence: why nothing is read or sent for now; None if it is.
         is_asked_for: a follower has asked for the shard, and this broker ends for it.
+        attention: what an operator should see to; there once it serves.
         started_at: when it became ready, seconds since 1970; 0 before.
     """
 
@@ -214,6 +216,14 @@ class Server:
             apply_at_start(shard.broker, settings, self.clock.now())
         self._announced = self.clock.offset
         self.memory = MemoryLimit(memory, shard.broker, self.links, shard.services.flow, loop.call_soon)
+        self.attention = Attention(
+            shard.broker,
+            shard.services.connections,
+            shard.slow_consumers,
+            self.clock,
+            settings.attention,
+            self._whole,
+        )
         self._ports.listen()
         for port, protocols in self._ports.open:
             link = self._links_of(protocols)
@@ -246,7 +256,22 @@ class Server:
             self.links.beat(self.clock.now())
         self.memory.look()
         self.shard.look()
+        self.attention.look()
         self._looks = [look for look in self._looks if look()]
+
+    def _whole(self) -> Whole:
+        """What the rules of attention look at beside destinations and clients."""
+        keeper, authenticator, memory, links = self.shard.keeper, self.authenticator, self.memory, self.links
+        return Whole(
+            phase="" if self.phase is Phase.READY else self.phase.value,
+            stuck=self.trouble,
+            full_disk=self.full_disk,
+            blocked=self.shard.services.blocked,
+            memory=memory.bytes / memory.limit if memory.limit else 0.0,
+            connections=len(links.open) / links.limit,
+            refused_sign_ins=authenticator.failed + authenticator.throttled,
+            shard=[] if keeper is None else keeper.warnings,
+        )
 
     def when_serving(self, begin: Callable[[], None]) -> None:
         """Call this once clients are served; now, if they are."""
@@ -400,6 +425,7 @@ class Server:
         """The machine's clock was set: see :class:`~sievemq_broker.clock.Clock`. Between two verbs of the domain."""
         log.warning("clock.jumped", seconds=by / 1000, note="expiry and delivery times follow the new time")
         self.shard.clock_jumped(by)
+        self.attention.clock_jumped(by)
         for link in self.links.open:
             link.connection.clock_jumped(by)
         self.started_at += by / 1000

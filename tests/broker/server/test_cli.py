@@ -15,7 +15,11 @@ from sievemq_broker.users.account import User
 
 
 def test_every_setting_has_an_option() -> None:
-    settings = {f.name for f in fields(Settings)} - {"destinations", "namespaces"}  # tables: file or environment
+    settings = {f.name for f in fields(Settings)} - {
+        "attention",
+        "destinations",
+        "namespaces",
+    }  # tables: file or environment
     options = {"users" if name == "user" else name for name in inspect.signature(cli.broker).parameters}
     assert options - {"config_file", "handover"} == settings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import urllib.request
 from dataclasses import fields
 from pathlib import Path
@@ -18,6 +19,8 @@ from sievemq_broker.domain.topic import MOST_LIMITED
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.app import make_app
 from sievemq_broker.server.http.router import Router
+from sievemq_broker.server.watch.findings import RANKED
+from sievemq_broker.thresholds import Thresholds, parse_thresholds
 
 TEXT = (Path(__file__).parents[3] / "docs/operating.md").read_text(encoding="utf-8")
 
@@ -41,6 +44,15 @@ def test_rules_of_destinations() -> None:
     for field in fields(DestinationPolicy):
         if field.init:
             assert re.search(rf"\b{field.name}\b", text), field.name
+
+
+def test_rules_and_thresholds_of_attention() -> None:
+    text = section("Needs attention")
+    rows = [line.split("|")[1:4] for line in text.splitlines() if line.startswith("| `")]
+    listed = [(name, severity.strip()) for names, severity, _ in rows for name in re.findall(r"`(\w+)`", names)]
+    assert listed == [(rule.name, rule.severity) for rule in RANKED]
+    assert parse_thresholds(tomllib.loads(text.split("```toml")[1].split("```")[0])["attention"]) == Thresholds()
+    assert all(text.count(f"`{name}`") for name in Thresholds.__slots__)
 
 
 def test_subscriptions_of_a_topic_with_limits() -> None:

@@ -190,10 +190,7 @@ def test_a_queue_at_its_limit_shows_its_blocked_senders(sievemq: Sievemq, monkey
         assert (of["queue"], of["state"], of["blocked"]) == ("full", "at-limit", "1")
         facts = sievemq("queue", "info", "full").lines
         assert any(line.split() == ["senders", "blocked", "1"] for line in facts)
-        top = sievemq("top").out
-        assert "1 sender of" in top
-        assert "queue:full is full; it may hold 1 message" in top
-        assert "queue:full  (at its limit, 1 blocked)" in top
+        assert "queue:full  (at its limit, 1 blocked)" in sievemq("top").out
         head, row = (line.split("\t") for line in sievemq("connection", "ls").lines)
         assert dict(zip(head, row, strict=True))["waits at"] == "queue:full"
         broker.call(lambda domain: domain.namespace("default").queue("queue:full").clear())
@@ -445,9 +442,17 @@ def until_waiting(broker: EmbeddedBroker, waiting: bool) -> None:
         assert time.monotonic() < deadline
 
 
+def until_found(broker: EmbeddedBroker, *rules: str) -> None:
+    """Returns when just these rules have found something."""
+    deadline = time.monotonic() + 60
+    while {rule.name for rule, number in broker.server.attention.totals.items() if number} != set(rules):
+        assert time.monotonic() < deadline
+
+
 def test_blocked_senders_are_shown_with_their_waiting_time(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = {"full": {"max_messages": 1, "at_limit": "block"}}
-    with EmbeddedBroker(http=True, settings={"destinations": rules}) as broker:
+    off = {"no_consumer_seconds": 0, "full_seconds": 0, "limit_percent": 0}
+    with EmbeddedBroker(http=True, settings={"destinations": rules, "attention": off}) as broker:
         monkeypatch.setenv("SIEVEMQ_HTTP_URL", str(broker.http_url))
         broker.clock.freeze()
         with ConnectionFactory(broker.url).create_context() as context:
@@ -458,12 +463,22 @@ def test_blocked_senders_are_shown_with_their_waiting_time(sievemq: Sievemq, mon
             broker.clock.advance(seconds=75)
             titles, row = (line.split("\t") for line in sievemq("connection", "ls").lines)
             assert dict(zip(titles, row, strict=True))["waits to send"] == "1m 15s"
-            assert "1 connection waits to send, for 1m 15s" in sievemq("top").out
+            until_found(broker, "senders_blocked")
+            line = "1m 15s  queue:full (\\S+): waiting for room: 1 sender; queue:full is full; it may hold 1 message"
+            assert re.search(line, sievemq("top").out)
+            checked = sievemq("doctor")
+            assert checked.code == 4
+            row = dict(zip(*(line.split("\t") for line in checked.lines[:2]), strict=True))
+            assert (row["severity"], row["for"]) == ("warning", "1m 15s")
+            assert row["what to do"] == "Start consumers, purge or move messages, or raise the limit."
+            assert [json.loads(line)["rule"] for line in sievemq("doctor", "--json").lines] == ["senders_blocked"]
             sievemq("queue", "purge", "full", "--yes")
             until_waiting(broker, False)
+            until_found(broker)
+            assert sievemq("doctor").code == 0
             titles, row = (line.split("\t") for line in sievemq("connection", "ls").lines)
             assert dict(zip(titles, row, strict=True))["waits to send"] == ""
-            assert "waits to send" not in sievemq("top").out
+            assert "Needs attention" not in sievemq("top").out
 
 
 @pytest.mark.parametrize(

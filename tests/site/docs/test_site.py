@@ -80,7 +80,7 @@ def test_the_page_of_commands_has_every_command_and_option() -> None:
     ] == []
     assert "\n### `sievemq queue ls`\n" in page
     for setting in fields(Settings):
-        if setting.name not in ("users", "destinations", "namespaces"):
+        if setting.name not in ("attention", "users", "destinations", "namespaces"):
             assert f"`--{setting.name.replace('_', '-')}`" in page, setting.name
 
 

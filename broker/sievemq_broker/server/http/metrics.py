@@ -248,10 +248,18 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily(
             "sievemq_uptime_seconds", "Seconds since the broker became ready.", value=time.time() - server.started_at
         )
+        yield from self._attention()
         yield from self._connections()
         yield from self._queues()
         yield from self._histograms()
         yield from _lease(server)
+
+    def _attention(self) -> Iterator[Metric]:
+        found = "What needs an operator's attention, see /api/v1/attention."
+        attention = GaugeMetricFamily("sievemq_attention", found, labels=["rule", "severity"])
+        for rule, number in self._server.attention.totals.items():
+            attention.add_metric([rule.name, rule.severity], number)
+        yield attention
 
     def _connections(self) -> Iterator[Metric]:
         links, services = self._server.links, self._server.shard.services

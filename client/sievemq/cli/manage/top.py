@@ -17,12 +17,13 @@ from rich.text import Text
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place
 from sievemq.cli.manage.actions import JsonOption
-from sievemq.cli.manage.output import span
+from sievemq.cli.manage.attention import lasting, where
 from sievemq.cli.show import harmless, json_line
 from sievemq_core.output import show, writing
 
-#: Limits at which senders wait that are listed.
-_PLACES: Final = 5
+#: Findings that are listed.
+_FINDINGS: Final = 8
+_STYLES: Final = {"critical": "bold red", "warning": "yellow"}
 
 
 @grouped
@@ -66,7 +67,7 @@ def top(
 
 def _look(api: Api, most: int, sort: str) -> dict[str, Any]:
     destinations = list(api.rows(f"{api.place()}/destinations", "destinations", most, sort=sort))
-    return {"broker": api.get("/broker"), "destinations": destinations}
+    return {"broker": api.get("/broker"), "attention": api.get("/attention"), "destinations": destinations}
 
 
 def _screen(seen: dict[str, Any]) -> RenderableType:
@@ -86,15 +87,7 @@ def _screen(seen: dict[str, Any]) -> RenderableType:
         f"ready {held['ready']:,}  in flight {held['in_flight']:,}  scheduled {held['scheduled']:,} {parties}".rstrip(),
     ]
     parts: list[RenderableType] = [Text(line) for line in lines]
-    since = broker["blocked_since"]
-    if since is not None:
-        parts.append(Text(waiting(broker["blocked_connections"], broker["now"] - since), style="bold red"))
-    for place in broker["blocked_at"][:_PLACES]:
-        senders = "1 sender" if place["senders"] == 1 else f"{place['senders']:,} senders"
-        where = f"  {senders} of {', '.join(place['connections'])}: {place['text']}"
-        parts.append(Text(harmless(where), style="red"))
-    if broker["blocked"]:
-        parts.append(Text(f"producers wait: {broker['blocked']}", style="bold red"))
+    parts += _attention(seen["attention"], broker["now"])
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     for name in ("destination", "ready", "in flight", "scheduled", "consumers", "in/s", "out/s"):
         # Figures have room before a long name has.
@@ -118,14 +111,17 @@ def _words(row: dict[str, Any]) -> Iterator[str]:
         yield "at its limit"
 
 
-def waiting(connections: int, milliseconds: int) -> str:
-    """Describe the number of waiting senders and the time of the first one."""
-    first = span(max(1, milliseconds))
-    return (
-        f"1 connection waits to send, for {first}"
-        if connections == 1
-        else (f"{connections:,} connections wait to send, the first for {first}")
-    )
+def _attention(attention: dict[str, Any], now: int) -> Iterator[Text]:
+    """What needs attention, a line each."""
+    findings = attention["findings"]
+    if findings:
+        yield Text("Needs attention", style="bold")
+    for row in findings[:_FINDINGS]:
+        line = f"  {lasting(row, now):>6}  {where(row)}: {row['text']}"
+        yield Text(harmless(line), style=_STYLES.get(row["severity"], ""))
+    more = sum(attention["totals"].values()) - len(findings[:_FINDINGS])
+    if more > 0:
+        yield Text(f"  and {more:,} more: sievemq doctor")
 
 
 def _size(count: int) -> str:

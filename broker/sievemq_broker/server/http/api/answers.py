@@ -17,6 +17,8 @@ class Answer(msgspec.Struct, kw_only=True):
     """Base of all: every field is always there."""
 
 
+Marks = Annotated[list[str], Meta(description="Names of the rules by which it needs attention.")]
+
 May = Annotated[list[Verb], Meta(description="Rights of the caller on it.")]
 
 
@@ -184,6 +186,7 @@ class Destination(Answer, kw_only=True):
         int, Meta(description="How long a consumer has held the oldest message in flight; 0 if none is in flight.")
     ]
     dead_letter_queue: Annotated[bool, Meta(description="Is a dead-letter queue.")]
+    attention: Marks
     in_rate: float
     out_rate: float
     counters: Counters
@@ -334,6 +337,33 @@ class Refusals(Answer, kw_only=True):
     rolled_back: list[RolledBack]
 
 
+# -- attention ---------------------------------------------------------------------------------------------------------
+
+
+class Finding(Answer, kw_only=True):
+    """Something that needs an operator's attention."""
+
+    rule: Annotated[str, Meta(description="Name of the rule that found it.")]
+    severity: Literal["critical", "warning", "notice"]
+    since: Annotated[int, Meta(description="When it began, or was found first.")]
+    amount: Annotated[int, Meta(description="How much: messages, senders, attempts or per cent, as the text says.")]
+    text: Annotated[str, Meta(description="What is wrong.")]
+    advice: Annotated[str, Meta(description="What to do.")]
+    namespace: Annotated[str | None, Meta(description="null for the broker as a whole.")]
+    address: Annotated[str | None, Meta(description="The queue or topic.")]
+    subscription: Annotated[str | None, Meta(description="Label of the subscription to that topic.")]
+    connection: str | None
+    client_id: str | None
+    consumer: Annotated[str | None, Meta(description="Id of the consumer, which that connection has.")]
+
+
+class Attention(Answer, kw_only=True):
+    """What needs attention, the most important first."""
+
+    findings: Annotated[list[Finding], Meta(description="Of each rule 100 at most.")]
+    totals: Annotated[dict[str, int], Meta(description="How many each rule has found; those without one are left out.")]
+
+
 # -- namespaces --------------------------------------------------------------------------------------------------------
 
 
@@ -387,6 +417,7 @@ class Connection(Answer, kw_only=True):
     temporary_destinations: int
     bytes_in: int
     bytes_out: int
+    attention: Marks
     may: Annotated[list[Verb], Meta(description="Rights of the caller on the whole namespace.")]
 
 
@@ -430,6 +461,7 @@ class Consumer(Answer, kw_only=True):
     matched: Annotated[int, Meta(description="Messages that the selector matched.")]
     examined: Annotated[int, Meta(description="Messages that arrived since this selector is in use here.")]
     match_ratio: Annotated[float | None, Meta(description="matched / examined; null before the first message.")]
+    attention: Marks
 
 
 class Consumers(Answer, kw_only=True):
@@ -462,6 +494,7 @@ class Subscription(Answer, kw_only=True):
     bytes: int
     consumers: int
     paused: bool
+    attention: Marks
     counters: Counters
     may: May
 

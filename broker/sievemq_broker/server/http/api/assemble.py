@@ -5,6 +5,7 @@ from __future__ import annotations
 from sievemq_broker.server import test_control
 from sievemq_broker.server.http.api import (
     actions,
+    attention,
     brokers,
     connections,
     consumers,
@@ -28,6 +29,7 @@ ROUTES = tuple(
     module.routes
     for module in (
         brokers,
+        attention,
         whoami,
         namespaces,
         destinations,

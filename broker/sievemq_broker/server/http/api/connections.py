@@ -88,5 +88,6 @@ def _show(call: Call[Any, Any], connection: Peer) -> answers.Connection:
         temporary_destinations=connection.member.temporaries,
         bytes_in=0 if link is None else link.bytes_in,
         bytes_out=0 if link is None else link.bytes_out,
+        attention=call.server.attention.marks(connection),
         may=call.identity.verbs(connection.namespace.name, "*"),
     )

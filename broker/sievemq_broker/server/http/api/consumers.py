@@ -38,9 +38,7 @@ async def list_consumers(call: Call[requests.Page, Any]) -> answers.Consumers:
     rows = await run(call.server, partial(_rows, call, destination))
     after = decode_cursor(call.query.cursor, tuple[int, int])
     chosen, total, more = await page_of(call.server, rows, lambda row: (row[0], row[2].id), after, call.query.limit)
-    slow = call.server.shard.slow_consumers.slow
-    now = call.now
-    shown = await each(call.server, chosen, lambda row: _show(row[1], row[2], destination, slow.get(row[2]), now))
+    shown = await each(call.server, chosen, lambda row: _show(call, row[1], row[2], destination))
     return answers.Consumers(consumers=shown, total=total, next=more)
 
 
@@ -79,9 +77,7 @@ def _rows(call: Call[Any, Any], destination: Destination, now: int, budget: Budg
     return rows
 
 
-def _show(
-    connection: Peer, consumer: Consumer, destination: Destination, slow_since: int | None, now: int
-) -> answers.Consumer:
+def _show(call: Call[Any, Any], connection: Peer, consumer: Consumer, destination: Destination) -> answers.Consumer:
     subscription = destination.subscription_of(consumer.source) if isinstance(destination, Topic) else None
     if subscription is None:
         condition = consumer.view.condition
@@ -109,10 +105,11 @@ def _show(
         acknowledged=consumer.acknowledged,
         waiting=consumer.waiting,
         congested=connection.out.congested,
-        slow_since=slow_since,
-        oldest_ms=age_of(consumer.held_since, now),
-        idle_ms=age_of(consumer.idle_since, now),
+        slow_since=call.server.shard.slow_consumers.slow.get(consumer),
+        oldest_ms=age_of(consumer.held_since, call.now),
+        idle_ms=age_of(consumer.idle_since, call.now),
         matched=matched,
         examined=examined,
+        attention=call.server.attention.marks(consumer),
         match_ratio=round(matched / examined, 4) if examined else None,
     )

@@ -204,6 +204,7 @@ def _facts(call: Call[Any, Any], destination: Queue | Topic, counts: Counts, hel
         "fill": round(held.fill, 4) if destination.policy.limited else None,
         "oldest_ms": age_of(held.since, call.now),
         "oldest_in_flight_ms": age_of(held.held_since, call.now),
+        "attention": call.server.attention.marks(destination),
         "dead_letter_queue": address.name.startswith(PREFIX) and isinstance(destination, Queue),
         "in_rate": round(in_rate, 2),
         "out_rate": round(out_rate, 2),

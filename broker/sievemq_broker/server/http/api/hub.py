@@ -69,11 +69,11 @@ class Listener:
         name, about = event
         namespace = about.get("namespace")
         if namespace is None:
-            return True
+            return self._everything or not name.startswith("attention.")
         if self.namespace not in (None, namespace):
             return False
         address = about.get("address")
-        if name.startswith("connection."):
+        if name.startswith("connection.") or (name.startswith("attention.") and address is None):
             address = "*"  # only for users who may list connections
         return self.identity.rights.enters(namespace) and (
             address is None or self.identity.may("view", namespace, address)
@@ -230,11 +230,12 @@ class Hub:
 class _Known:
     """The state that is compared, besides that of the sampler."""
 
-    __slots__ = ("blocked", "connections", "consumers", "full_disk", "subscriptions", "taps")
+    __slots__ = ("attention", "blocked", "connections", "consumers", "full_disk", "subscriptions", "taps")
 
     def __init__(self, server: Server) -> None:
         self.blocked = server.shard.services.blocked
         self.full_disk = server.full_disk
+        self.attention = server.attention.listed
         self.connections = dict(server.shard.services.connections)
         self.consumers: dict[str, dict[int, Consumer]] = {}
         self.subscriptions: set[Subscription] = set()
@@ -291,6 +292,15 @@ class _Known:
             yield ("flow.unblocked", {}) if self.blocked is None else ("flow.blocked", {"reason": self.blocked})
         if self.full_disk != before.full_disk:
             yield ("disk.has_room", {}) if self.full_disk is None else ("disk.full", {"reason": self.full_disk})
+        yield from _findings("attention.ended", self, before)
+        yield from _findings("attention.began", before, self)
+
+
+def _findings(name: str, before: _Known, after: _Known) -> Iterator[Event]:
+    for key in after.attention.keys() - before.attention.keys():
+        finding = after.attention[key]
+        rule = finding.rule
+        yield name, {"rule": rule.name, "severity": rule.severity, "text": finding.text, **finding.about}
 
 
 def _labels(destinations: Iterable[Queue | Topic]) -> set[tuple[str, str]]:

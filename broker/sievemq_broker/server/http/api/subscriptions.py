@@ -115,6 +115,7 @@ def _show(call: Call[Any, Any], found: Subscription) -> answers.Subscription:
         bytes=queue.bytes,
         consumers=len(queue.consumers),
         paused=queue.paused,
+        attention=call.server.attention.marks(queue),
         counters=counters_of(counts),
         may=call.identity.verbs(found.topic.place.namespace, found.topic.label),
     )

@@ -1,0 +1,217 @@
+"""What may need an operator's attention: the rules with their texts, and what they find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.topic import Topic
+from sievemq_broker.session.peer import Peer
+from sievemq_core.counted import counted
+
+#: Severities: work stands still or is lost; it will, or one client's does; an operator has chosen it.
+CRITICAL, WARNING, NOTICE = "critical", "warning", "notice"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """One kind of finding.
+
+    Attributes:
+        name: in the API, metrics and logs.
+        severity: CRITICAL, WARNING or NOTICE.
+        text: of a finding; `{amount}` and `{detail}` are filled in.
+        advice: what to do.
+        noun: what the amount counts; empty for a plain number.
+    """
+
+    name: str
+    severity: str
+    text: str
+    advice: str
+    noun: str = "message"
+
+
+STORE_STUCK: Final = Rule(
+    "store_stuck",
+    CRITICAL,
+    "nothing is confirmed or delivered: {detail}",
+    "Make room on the disk, or repair what the store is on. The broker goes on by itself.",
+)
+NOT_READY: Final = Rule(
+    "not_ready",
+    CRITICAL,
+    "the broker is {detail}; new connections are refused",
+    "Wait until it has ended. Its log has the reason.",
+)
+PRODUCERS_BLOCKED: Final = Rule(
+    "producers_blocked",
+    CRITICAL,
+    "all producers wait: {detail}",
+    "Start consumers, purge or move messages, or raise max_memory_bytes.",
+)
+DISK_FULL: Final = Rule(
+    "disk_full",
+    CRITICAL,
+    "PERSISTENT messages are refused or wait: {detail}",
+    "Make room on the disk, consume messages or purge a queue.",
+)
+SENDERS_BLOCKED: Final = Rule(
+    "senders_blocked",
+    WARNING,
+    "waiting for room: {amount}; {detail}",
+    "Start consumers, purge or move messages, or raise the limit.",
+    "sender",
+)
+CONSUMER_STUCK: Final = Rule(
+    "consumer_stuck",
+    WARNING,
+    "a consumer does not acknowledge; it holds {amount}",
+    "See what its application is doing. Closing the consumer gives its messages to others.",
+)
+NO_CONSUMER: Final = Rule(
+    "no_consumer",
+    WARNING,
+    "no consumer is open; waiting: {amount}",
+    "Start the application that consumes here, or purge the queue.",
+)
+CLIENT_SLOW: Final = Rule(
+    "client_slow",
+    WARNING,
+    "a client reads too slowly; it holds {amount}",
+    "See whether its machine or network is overloaded, or lower its prefetch.",
+)
+GROWING: Final = Rule(
+    "growing",
+    WARNING,
+    "grows by {amount} a minute: {detail}",
+    "Start more consumers, or find out what makes them slow.",
+)
+QUEUE_FULL: Final = Rule(
+    "queue_full",
+    WARNING,
+    "at its limit: {detail}",
+    "Start consumers, purge or move messages, or raise the limit.",
+)
+DEAD_LETTERS: Final = Rule(
+    "dead_letters",
+    WARNING,
+    "new dead letters: {detail}",
+    "Browse its dead-letter queue for the reasons, repair the consumer, then retry them.",
+)
+DEAD_LETTERS_REFUSED: Final = Rule(
+    "dead_letters_refused",
+    WARNING,
+    "its dead-letter queue is full; failed messages are delivered again: {amount}",
+    "Retry, move or purge dead letters.",
+)
+WRONG_PASSWORDS: Final = Rule(
+    "wrong_passwords",
+    WARNING,
+    "refused sign-ins: {amount}",
+    "The log names addresses (sign_in.failed). Correct the client's password, or block the address.",
+    "",
+)
+MEMORY_HIGH: Final = Rule(
+    "memory_high",
+    WARNING,
+    "{amount} % of the memory for messages is in use; at 100 % producers wait",
+    "Start consumers, purge or move messages, or raise max_memory_bytes.",
+    "",
+)
+CONNECTIONS_HIGH: Final = Rule(
+    "connections_high",
+    WARNING,
+    "{amount} % of the connections are in use; at 100 % new ones are refused",
+    "Find clients that open too many, or raise max_connections.",
+    "",
+)
+SHARD: Final = Rule(
+    "shard",
+    WARNING,
+    "{detail}",
+    "See the page on high availability.",
+)
+PAUSED: Final = Rule(
+    "paused",
+    NOTICE,
+    "deliveries are paused; waiting: {amount}",
+    "Resume it once the reason is gone.",
+)
+NEARLY_FULL: Final = Rule(
+    "nearly_full",
+    NOTICE,
+    "{amount} % of its limit is in use",
+    "Start consumers before it is full.",
+    "",
+)
+
+#: All rules, the most important first.
+RANKED: Final = (
+    STORE_STUCK,
+    NOT_READY,
+    PRODUCERS_BLOCKED,
+    DISK_FULL,
+    SENDERS_BLOCKED,
+    CONSUMER_STUCK,
+    NO_CONSUMER,
+    CLIENT_SLOW,
+    GROWING,
+    QUEUE_FULL,
+    DEAD_LETTERS,
+    DEAD_LETTERS_REFUSED,
+    WRONG_PASSWORDS,
+    MEMORY_HIGH,
+    CONNECTIONS_HIGH,
+    SHARD,
+    PAUSED,
+    NEARLY_FULL,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finding:
+    """Something that needs attention.
+
+    Attributes:
+        rule: that it is of.
+        since: when it began, ms since 1970.
+        amount: how much.
+        detail: what the rule's text has beside that.
+        at: the queue, that of a subscription included, or the topic; None where it is no single one.
+        connection: whose; None where it is no single one.
+        consumer: which; None where it is none.
+        space: name of the namespace; None for the whole broker.
+    """
+
+    rule: Rule
+    since: int
+    amount: int = 0
+    detail: str = ""
+    at: Queue | Topic | None = None
+    connection: Peer | None = None
+    consumer: Consumer | None = None
+    space: str | None = None
+
+    @property
+    def about(self) -> dict[str, str | None]:
+        """The objects that it is about, by name."""
+        place, connection, consumer = None if self.at is None else self.at.place, self.connection, self.consumer
+        client = None if connection is None else connection.member
+        return {
+            "namespace": self.space if place is None else place.namespace,
+            "address": None if place is None else place.destination,
+            "subscription": None if place is None or place.topic is None else place.label,
+            "connection": None if client is None else client.id,
+            "client_id": None if client is None else client.client_id,
+            "consumer": None if client is None or consumer is None else f"{client.id}.{consumer.id}",
+        }
+
+    @property
+    def text(self) -> str:
+        """What is wrong."""
+        rule = self.rule
+        amount = counted(self.amount, rule.noun, form=",") if rule.noun else f"{self.amount:,}"
+        return rule.text.format(amount=amount, detail=self.detail)
