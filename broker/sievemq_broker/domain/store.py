@@ -153,6 +153,14 @@ class Store(Saved, Protocol):
     def free(self) -> int:
         """Bytes that are free where the store is. In any thread."""
 
+    @property
+    def total(self) -> int:
+        """Bytes that there are where the store is, free or not; 0 if that is not known. In any thread."""
+
+    @property
+    def reserve(self) -> int:
+        """Bytes that are kept for when it is full. In any thread."""
+
     def size(self) -> int:
         """Bytes that the store takes, without what it keeps in reserve. In any thread."""
 

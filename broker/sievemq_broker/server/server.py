@@ -21,6 +21,7 @@ from sievemq_broker.config import Settings
 from sievemq_broker.domain.store import AbandonedError, StoreError
 from sievemq_broker.protocols import PROTOCOLS, Spoken
 from sievemq_broker.server.credentials.authenticator import Authenticator
+from sievemq_broker.server.credentials.sign_ins import SignIns
 from sievemq_broker.server.credentials.user_store import UserStore
 from sievemq_broker.server.net.large_frames import share_of
 from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Links, ShardPort
@@ -104,7 +105,7 @@ class Server:
         self.links = Links(settings.max_connections)
         self.history = History()
         self.user_store = UserStore(settings)
-        self.authenticator = Authenticator(self.user_store.users)
+        self.authenticator = Authenticator(self.user_store.users, sign_ins=SignIns(self.clock.now))
         self._tls: ssl.SSLContext | None = None
         if settings.tls_cert is not None:
             self._tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
@@ -261,7 +262,7 @@ class Server:
 
     def _whole(self) -> Whole:
         """What the rules of attention look at beside destinations and clients."""
-        keeper, authenticator, memory, links = self.shard.keeper, self.authenticator, self.memory, self.links
+        keeper, memory, links = self.shard.keeper, self.memory, self.links
         return Whole(
             phase="" if self.phase is Phase.READY else self.phase.value,
             stuck=self.trouble,
@@ -269,7 +270,7 @@ class Server:
             blocked=self.shard.services.blocked,
             memory=memory.bytes / memory.limit if memory.limit else 0.0,
             connections=len(links.open) / links.limit,
-            refused_sign_ins=authenticator.failed + authenticator.throttled,
+            refused_sign_ins=self.authenticator.sign_ins.refused,
             shard=[] if keeper is None else keeper.warnings,
         )
 

@@ -78,6 +78,7 @@ class Peer:
         "member",
         "namespace",
         "out",
+        "port",
         "services",
         "sessions",
         "settings",
@@ -103,6 +104,8 @@ class Peer:
         self.settings = services.settings
         self.out = out
         self.address = address
+        #: Of the broker, by which the client has come; 0 if that is not known.
+        self.port = 0
         self.watcher = watcher
         self._leaving_as = leaving
         self._table = table
@@ -195,6 +198,10 @@ class Peer:
         """As :meth:`lost`, but what is queued is written first. Idempotent."""
         if self.life.end():
             self._close_sessions(now, None)
+
+    def come_by(self, port: int) -> None:
+        """The client has connected to this port of the broker."""
+        self.port = port
 
     # -- what the rim and the management call -------------------------------------------------------------------------
 

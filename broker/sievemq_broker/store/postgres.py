@@ -76,7 +76,7 @@ class PostgresStore:
     """
 
     room = free = UNLIMITED
-    full_below = 0
+    full_below = total = reserve = 0
 
     def __init__(
         self,

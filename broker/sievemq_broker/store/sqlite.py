@@ -496,6 +496,19 @@ class SqliteStore:
         except OSError:
             return 0
 
+    @property
+    def total(self) -> int:
+        """Bytes of the disk. In any thread."""
+        try:
+            return shutil.disk_usage(self._folder).total
+        except OSError:
+            return 0
+
+    @property
+    def reserve(self) -> int:
+        """Bytes that are kept for when the disk is full; fewer than wanted, or 0, while it is. In any thread."""
+        return self._reserve.held
+
     def _spare(self) -> int:
         """Bytes that rows which are rewritten may take, before they make room."""
         return self.room // 2

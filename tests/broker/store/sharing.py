@@ -161,7 +161,7 @@ class SharedStore:
 
     incarnation = "shared"
     room = free = UNLIMITED
-    full_below = time = 0
+    full_below = total = reserve = time = 0
 
     def __init__(self, access: Access, token: str, follower: Follower | None = None) -> None:
         self._access = access

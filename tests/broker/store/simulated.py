@@ -475,7 +475,7 @@ class SimStore:
         follower: of the shard until then; None for none.
     """
 
-    room, full_below, free = 2**40, 1_000, 2**40
+    room, full_below, free, total, reserve = 2**40, 1_000, 2**40, 0, 0
     incarnation = "sim"
 
     def __init__(self, process: Process, saved: TableStore, epoch: int, follower: Follower | None = None) -> None:

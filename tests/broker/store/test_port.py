@@ -34,7 +34,7 @@ class MemoryStore(DictStore):
 
     incarnation = "inmemory"
     room = free = UNLIMITED
-    full_below = time = 0
+    full_below = total = reserve = time = 0
 
     def __init__(self) -> None:
         super().__init__()

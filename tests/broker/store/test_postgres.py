@@ -528,7 +528,8 @@ class TestRefusals:
         store.relieve()
         store.write(later, NOW)
         assert names(store) == ["a", "m2"]
-        assert (store.room, store.free, store.full_below) == (postgres.UNLIMITED, postgres.UNLIMITED, 0)
+        assert (store.room, store.free, store.total) == (postgres.UNLIMITED, postgres.UNLIMITED, 0)
+        assert (store.full_below, store.reserve) == (0, 0)
 
     def test_upkeep_that_fails_is_left_to_the_next_write(self, world: World) -> None:
         store = world.open()

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -15,6 +16,7 @@ from sievemq import ConnectionFactory
 from sievemq.exceptions import JMSSecurityRuntimeException
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.credentials.authenticator import MAX_WAITING, Authenticator, TooManyAttemptsError
+from sievemq_broker.server.credentials.sign_ins import THROTTLED, Door
 from sievemq_broker.server.credentials.throttle import FREE_PER_ADDRESS, FREE_PER_USER
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError
@@ -31,6 +33,10 @@ def broker() -> Iterator[EmbeddedBroker]:
     """One per test: what was guessed is remembered."""
     with secured() as broker:
         yield broker
+
+
+def door(address: str) -> Door:
+    return Door("sieve", 7650, address)
 
 
 def connect(broker: EmbeddedBroker, user: str, password: str) -> None:
@@ -68,8 +74,9 @@ def test_refusals_are_counted(broker: EmbeddedBroker) -> None:
     for number in range(FREE_PER_USER + 2):
         ask(broker, "/", **basic("ben", f"wrong{number}"))
     text = ask(broker, "/metrics", **basic("admin")).text
-    assert f'sievemq_sign_ins_refused_total{{reason="wrong"}} {FREE_PER_USER + 1}.0' in text
-    assert 'sievemq_sign_ins_refused_total{reason="throttled"} 1.0' in text
+    labels = f'port="{urlsplit(broker.http_url).port}",protocol="http"'
+    assert f'sievemq_sign_ins_total{{outcome="wrong",{labels}}} {FREE_PER_USER + 1}.0' in text
+    assert f'sievemq_sign_ins_total{{outcome="throttled",{labels}}} 1.0' in text
 
 
 def test_all_entrances_share_one_throttle(broker: EmbeddedBroker) -> None:
@@ -115,11 +122,39 @@ def test_known_and_unknown_names_get_the_same_answer(broker: EmbeddedBroker) -> 
     assert known.replace("anna", "") == unknown.replace("xxxx", "")
 
 
+def test_sign_ins_are_counted_by_protocol_and_port(broker: EmbeddedBroker) -> None:
+    http = urlsplit(broker.http_url).port
+    connect(broker, "admin", PASSWORD)
+    for user, password in (("admin", "wrong"), ("a-password", "x")):
+        with pytest.raises(JMSSecurityRuntimeException):
+            connect(broker, user, password)
+    assert ask(broker, "/api/v1/broker", **basic("admin", "wrong")).status == 401
+    assert sign_in(broker, "admin", "wrong").status == 401
+    assert sign_in(broker, "admin").status == 303
+    found = ask(broker, "/api/v1/sign-ins", **basic("admin")).json
+    assert {(row["protocol"], row["port"], row["outcome"]): row["count"] for row in found["counts"]} == {
+        ("sieve", broker.port, "accepted"): 1,
+        ("sieve", broker.port, "wrong"): 2,
+        ("http", http, "wrong"): 1,
+        ("http", http, "accepted"): 1,
+        ("console", http, "wrong"): 1,
+        ("console", http, "accepted"): 1,
+    }
+    assert [(row["protocol"], row["user"], row["address"], row["count"]) for row in found["failures"]] == [
+        ("console", "admin", "127.0.0.1", 1),
+        ("http", "admin", "127.0.0.1", 1),
+        ("sieve", None, "127.0.0.1", 1),
+        ("sieve", "admin", "127.0.0.1", 1),
+    ]
+    assert ask(broker, "/api/v1/sign-ins", **basic("anna")).status == 403
+
+
 def test_failures_are_logged_without_the_input(caplog: pytest.LogCaptureFixture, broker: EmbeddedBroker) -> None:
     with caplog.at_level(logging.WARNING, "sievemq_broker.security"):
         ask(broker, "/api/v1/broker", **basic("admin", "a-password-of-somebody"))
         ask(broker, "/api/v1/broker", **basic("a-password-in-the-wrong-field", "x"))
-    assert "sign_in.failed user='admin' address='127.0.0.1'" in caplog.text
+    port = urlsplit(broker.http_url).port
+    assert f"sign_in.failed user='admin' address='127.0.0.1' protocol='http' port={port}" in caplog.text
     assert "sign_in.failed user=None" in caplog.text
     assert "a-password" not in caplog.text
 
@@ -206,10 +241,10 @@ def test_a_reconnecting_fleet_costs_one_hash(slow: Slow) -> None:
 async def test_flood_is_cut_short() -> None:
     """Different names from different addresses: so many wait, the rest must retry."""
     authenticator = Authenticator(Users({"anna": User("anna", HASH)}), lambda: 0.0)
-    waiting = [authenticator.begin(f"user{n}", "x", f"10.0.{n // 250}.{n % 250}") for n in range(MAX_WAITING)]
+    waiting = [authenticator.begin(f"user{n}", "x", door(f"10.0.{n // 250}.{n % 250}")) for n in range(MAX_WAITING)]
     with pytest.raises(TooManyAttemptsError, match="too many passwords are being checked"):
-        authenticator.begin("anna", PASSWORD, "192.0.2.1")
-    assert authenticator.throttled == 1
+        authenticator.begin("anna", PASSWORD, door("192.0.2.1"))
+    assert authenticator.sign_ins.total(THROTTLED) == 1
     authenticator.close()
     results = await asyncio.gather(*(w for w in waiting if not isinstance(w, Identity)), return_exceptions=True)
     assert len(results) == MAX_WAITING
@@ -217,7 +252,7 @@ async def test_flood_is_cut_short() -> None:
 
 async def test_user_removed_while_its_password_is_hashed() -> None:
     authenticator = Authenticator(Users({"anna": User("anna", HASH)}), lambda: 0.0)
-    checking = authenticator.begin("anna", PASSWORD, "192.0.2.1")
+    checking = authenticator.begin("anna", PASSWORD, door("192.0.2.1"))
     authenticator.users = Users({}, required=True)
     assert not isinstance(checking, Identity)
     with pytest.raises(AuthenticationError):
@@ -231,6 +266,6 @@ async def test_wrong_name_costs_as_much_as_a_wrong_password(monkeypatch: pytest.
     authenticator = Authenticator(Users({"anna": User("anna", HASH), "ben": User("ben", "clear")}), lambda: 0.0)
     for user in ("anna", "ben", "nobody-of-this-name"):
         with pytest.raises(AuthenticationError, match="user name or password is wrong"):
-            await authenticator.check(user, "wrong", "192.0.2.1")
+            await authenticator.check(user, "wrong", door("192.0.2.1"))
     assert checked == [HASH] * 3
     authenticator.close()

@@ -1,8 +1,8 @@
 """Authentication, for the wire and for HTTP: throttled, in constant time, never on the loop for long.
 
-begin(user, password, address) ──> Identity                      known at once: no users, or remembered, or clear
-                               ──> Future[Identity]              the hash is computed on a thread of its own
-                               ──> AuthenticationError           wrong, or too many wrong ones before
+begin(user, password, door) ──> Identity                      known at once: no users, or remembered, or clear
+                            ──> Future[Identity]              the hash is computed on a thread of its own
+                            ──> AuthenticationError           wrong, or too many wrong ones before
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from typing import Any
 
-from sievemq_broker import logs
 from sievemq_broker.extras import has
+from sievemq_broker.server.credentials.sign_ins import ACCEPTED, THROTTLED, WRONG, Door, SignIns
 from sievemq_broker.server.credentials.throttle import Throttle
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError
@@ -25,8 +25,6 @@ from sievemq_broker.users.passwords import MAX_PASSWORD_CHARS, SCRAM
 #: The most different passwords that may wait to be hashed, some 20 ms each: more would only exceed the handshake's
 #: time.
 MAX_WAITING = 64
-
-log = logs.get("security")
 
 
 class TooManyAttemptsError(AuthenticationError):
@@ -48,17 +46,22 @@ class Authenticator:
     Args:
         users: those that may connect.
         clock: seconds, never set.
+        sign_ins: counts them.
+
+    Attributes:
+        sign_ins: as above.
     """
 
-    def __init__(self, users: Users, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, users: Users, clock: Callable[[], float] = time.monotonic, sign_ins: SignIns | None = None
+    ) -> None:
         #: The users that may connect. Changed by :meth:`use`.
         self.users = users
         self.throttle = Throttle()
         self._clock = clock
         self._checking: dict[bytes, asyncio.Future[Identity]] = {}
         self._executor: ThreadPoolExecutor | None = None
-        #: Sign-ins that were refused, or not checked; for metrics.
-        self.failed = self.throttled = 0
+        self.sign_ins = sign_ins or SignIns()
 
     @property
     def required(self) -> bool:
@@ -69,7 +72,7 @@ class Authenticator:
         before, self.users = self.users, users
         return before
 
-    def begin(self, user: str | None, password: str | None, address: str) -> Identity | asyncio.Future[Identity]:
+    def begin(self, user: str | None, password: str | None, door: Door) -> Identity | asyncio.Future[Identity]:
         """Check credentials.
 
         Returns:
@@ -84,32 +87,33 @@ class Authenticator:
             return Identity(user or None)
         if not user:
             raise AuthenticationError("this broker requires a user name and a password")
-        now = self._admit(user, address)
+        now = self._admit(user, door)
         password = password or ""
         digest = users.digest(user, password)
         found = users.remembered(user, digest)
         if found is not None:
-            self.throttle.know(address, user)
+            self.throttle.know(door.address, user)
+            self.sign_ins.note(ACCEPTED, door, user)
             return found.identity
         running = self._checking.get(digest)
         if running is not None:
             return running
         if users.hashed and len(self._checking) >= MAX_WAITING:
-            self.throttled += 1
+            self._note(THROTTLED, user, door)
             raise TooManyAttemptsError("too many passwords are being checked; try again in a moment", 1)
-        self.throttle.charge(address, user, now)
+        self.throttle.charge(door.address, user, now)
         if not users.hashed or len(password) > MAX_PASSWORD_CHARS:
-            raise self._wrong(user, address)
-        checking = asyncio.get_running_loop().create_task(self._check(users, user, password, digest, address))
+            raise self._wrong(user, door)
+        checking = asyncio.get_running_loop().create_task(self._check(users, user, password, digest, door))
         self._checking[digest] = checking
         checking.add_done_callback(lambda done: self._done(digest, done))
         return checking
 
-    def scram(self, address: str) -> ScramSignIn | None:
+    def scram(self, door: Door) -> ScramSignIn | None:
         """A sign-in by SCRAM-SHA-256; None if a user's secret does not allow it, or a package is missing."""
-        return ScramSignIn(self, address) if self.users.scram and has("scramp") else None
+        return ScramSignIn(self, door) if self.users.scram and has("scramp") else None
 
-    def prove(self, user: str, address: str, fits: Callable[[], bool]) -> Identity:
+    def prove(self, user: str, door: Door, fits: Callable[[], bool]) -> Identity:
         """The result of a sign-in in which the client had to prove knowledge of a user's password.
 
         Args:
@@ -119,25 +123,34 @@ class Authenticator:
             AuthenticationError: it has not, or there is no such user.
             TooManyAttemptsError: that was not looked at.
         """
-        self.throttle.charge(address, user, self._admit(user, address))
+        self.throttle.charge(door.address, user, self._admit(user, door))
         found = self.users.find(user)
         if not fits() or found is None:
-            raise self._wrong(user, address)
-        self.throttle.refund(address, user)
+            raise self._wrong(user, door)
+        self.throttle.refund(door.address, user)
+        self.sign_ins.note(ACCEPTED, door, user)
         return found.identity
 
-    def _admit(self, user: str, address: str) -> float:
+    def certified(self, user: str, door: Door) -> Identity | None:
+        """The result of a sign-in by a certificate, which was found good; None if there is no such user any more."""
+        found = self.users.find(user)
+        if found is None:
+            return None
+        self.sign_ins.note(ACCEPTED, door, user)
+        return found.identity
+
+    def _admit(self, user: str, door: Door) -> float:
         """Returns the time, if an attempt for this user is allowed now."""
         now = self._clock()
-        wait = self.throttle.wait(address, user, now)
+        wait = self.throttle.wait(door.address, user, now)
         if wait:
-            self.throttled += 1
+            self._note(THROTTLED, user, door)
             seconds = ceil(wait)
             raise TooManyAttemptsError(f"too many wrong passwords; try again in {seconds} s", seconds)
         return now
 
-    async def check(self, user: str | None, password: str | None, address: str) -> Identity:
-        found = self.begin(user, password, address)
+    async def check(self, user: str | None, password: str | None, door: Door) -> Identity:
+        found = self.begin(user, password, door)
         return found if isinstance(found, Identity) else await asyncio.shield(found)
 
     def when_checked(self, call: Callable[[], object]) -> None:
@@ -156,22 +169,25 @@ class Authenticator:
         for checking in tuple(self._checking.values()):
             checking.cancel()
 
-    async def _check(self, users: Users, user: str, password: str, digest: bytes, address: str) -> Identity:
+    async def _check(self, users: Users, user: str, password: str, digest: bytes, door: Door) -> Identity:
         if self._executor is None:  # one thread: hashing must not take all processors from the loop
             self._executor = ThreadPoolExecutor(1, "sievemq-passwords")
         loop = asyncio.get_running_loop()
         right = await loop.run_in_executor(self._executor, users.check, user, password)
         found = users.remember(user, digest) if right else None
         if found is None or self.users.find(user) != found:  # the users may have changed meanwhile
-            raise self._wrong(user, address)
-        self.throttle.refund(address, user)
+            raise self._wrong(user, door)
+        self.throttle.refund(door.address, user)
+        self.sign_ins.note(ACCEPTED, door, user)
         return found.identity
 
-    def _wrong(self, user: str, address: str) -> AuthenticationError:
-        self.failed += 1
-        # An unknown name is not logged: people type passwords into the wrong field.
-        log.warning("sign_in.failed", user=user if self.users.find(user) else None, address=address)
+    def _wrong(self, user: str, door: Door) -> AuthenticationError:
+        self._note(WRONG, user, door)
         return AuthenticationError("user name or password is wrong")
+
+    def _note(self, outcome: str, user: str, door: Door) -> None:
+        # An unknown name is not kept: people type passwords into the wrong field.
+        self.sign_ins.note(outcome, door, user if self.users.find(user) else None)
 
     def _done(self, digest: bytes, done: asyncio.Future[Identity]) -> None:
         del self._checking[digest]
@@ -184,12 +200,12 @@ class ScramSignIn:
 
     Args:
         authenticator: knows the users.
-        address: where the client is.
+        door: where the client signs in.
     """
 
-    def __init__(self, authenticator: Authenticator, address: str) -> None:
+    def __init__(self, authenticator: Authenticator, door: Door) -> None:
         self._authenticator = authenticator
-        self._address = address
+        self._door = door
         self._server: Any = None
         self._user = ""
 
@@ -219,7 +235,7 @@ class ScramSignIn:
         Raises:
             AuthenticationError: the client does not know the password, or there were too many attempts.
         """
-        return self._authenticator.prove(self._user, self._address, lambda: self._fits(message)), self._answer()
+        return self._authenticator.prove(self._user, self._door, lambda: self._fits(message)), self._answer()
 
     def _fits(self, message: bytes) -> bool:
         try:

@@ -49,6 +49,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sievemq_broker import logs
 from sievemq_broker.config import Settings
 from sievemq_broker.server.credentials.authenticator import Authenticator, TooManyAttemptsError
+from sievemq_broker.server.credentials.sign_ins import Door
 from sievemq_broker.server.http.errors import ApiError, GoneError, failure
 from sievemq_broker.server.http.hosts import Hosts, is_same_site
 from sievemq_broker.server.http.pace import Pace
@@ -97,6 +98,11 @@ def require(request: HTTPConnection, verb: Verb | str, namespace: str, address: 
     identity = caller(request)
     identity.require(verb, namespace, address)
     return identity
+
+
+def door_of(scope: Scope, protocol: str) -> Door:
+    """Where a caller signs in."""
+    return Door(protocol, (scope.get("server") or ("", 0))[1] or 0, (scope.get("client") or ("",))[0])
 
 
 def cookie_name(scheme: str) -> str:
@@ -263,12 +269,11 @@ class Access:
 
     async def _basic(self, scope: Scope, header: str) -> Identity:
         scheme, _, encoded = header.partition(" ")
-        address = (scope.get("client") or ("",))[0]
         try:
             if scheme.lower() != "basic":
                 raise AuthenticationError("HTTP Basic is what is understood here")
             user, _, password = b64decode(encoded, validate=True).decode("utf-8").partition(":")
-            return await self._authenticator.check(user, password, address)
+            return await self._authenticator.check(user, password, door_of(scope, "http"))
         except TooManyAttemptsError as error:
             raise _throttled(error) from None
         except (ValueError, AuthenticationError) as error:

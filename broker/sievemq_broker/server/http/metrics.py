@@ -41,6 +41,7 @@ from sievemq_broker.server.http.router import Page
 from sievemq_broker.server.http.tasks import run
 from sievemq_broker.server.server import Phase, Server
 from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, age_of, figures_of, kind_of
+from sievemq_broker.server.watch.resources import read_resources
 from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_core.message.dead_letters import EXPIRED, FAILED, REJECTED
 from sievemq_core.version import VERSION
@@ -184,6 +185,17 @@ _PUBLISHED = "messages_published"
 _OF_TOPICS = frozenset({_PUBLISHED, "messages_unreadable", "selector_evaluations", "selector_matches"})
 
 
+def _process() -> Iterator[Metric]:
+    """What the process takes, under the names that other programs use as well."""
+    taken = read_resources()
+    yield GaugeMetricFamily("process_resident_memory_bytes", "Resident memory.", taken.memory_bytes)
+    limit = "Memory that it may have: of its container, or the machine's."
+    yield GaugeMetricFamily("sievemq_process_memory_limit_bytes", limit, taken.memory_limit)
+    yield GaugeMetricFamily("process_open_fds", "Open file descriptors.", taken.files)
+    yield GaugeMetricFamily("process_max_fds", "How many it may have.", taken.files_limit)
+    yield CounterMetricFamily("process_cpu_seconds", "Processor time.", value=taken.cpu_seconds)
+
+
 def _lease(server: Server) -> Iterator[Metric]:
     """Where brokers share a store: which of them this one is, and how the store answers."""
     keeper = server.shard.keeper
@@ -224,6 +236,7 @@ class FollowerCollector(Collector):
         """All metrics of this moment."""
         yield InfoMetricFamily("sievemq_build", "The broker.", value={"version": VERSION})
         yield from _lease(self._server)
+        yield from _process()
 
 
 class BrokerCollector(Collector):
@@ -253,6 +266,7 @@ class BrokerCollector(Collector):
         yield from self._queues()
         yield from self._histograms()
         yield from _lease(server)
+        yield from _process()
 
     def _attention(self) -> Iterator[Metric]:
         found = "What needs an operator's attention, see /api/v1/attention."
@@ -272,13 +286,12 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily("sievemq_connections_limit", "Connections allowed at a time.", value=links.limit)
         yield CounterMetricFamily("sievemq_connections_opened", "Connections accepted.", value=links.accepted)
         yield CounterMetricFamily("sievemq_connections_refused", "Connections beyond the limit.", value=links.refused)
-        refused = CounterMetricFamily(
-            "sievemq_sign_ins_refused", "Credentials not accepted, by reason.", labels=["reason"]
+        sign_ins = CounterMetricFamily(
+            "sievemq_sign_ins", "Credentials that were checked, or not.", labels=["protocol", "port", "outcome"]
         )
-        authenticator = self._server.authenticator
-        refused.add_metric(["wrong"], authenticator.failed)
-        refused.add_metric(["throttled"], authenticator.throttled)
-        yield refused
+        for (protocol, port, outcome), number in self._server.authenticator.sign_ins.counts.items():
+            sign_ins.add_metric([protocol, str(port), outcome], number)
+        yield sign_ins
         congested = sum(connection.out.congested for connection in services.connections.values())
         yield GaugeMetricFamily("sievemq_connections_congested", "Connections that read too slowly.", value=congested)
         slow = len(self._server.shard.slow_consumers.slow)
@@ -323,6 +336,8 @@ class BrokerCollector(Collector):
         store = commits.store
         for name, meaning, value in (
             ("store_bytes", "Size of the stored messages and their log.", store.size()),
+            ("store_total_bytes", "Size of the disk of the data directory; 0 if that is not known.", store.total),
+            ("store_reserve_bytes", "What is kept on it for when it is full.", store.reserve),
             ("store_free_bytes", "Free bytes on the disk of the data directory.", store.free),
             ("store_room_bytes", "The largest PERSISTENT message or transaction that is accepted now.", store.room),
             ("store_full", "1 while PERSISTENT messages are refused or wait.", commits.full is not None),

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from sievemq_broker.server.credentials.authenticator import Authenticator, TooManyAttemptsError
-from sievemq_broker.server.http.access import caller, cookie_name
+from sievemq_broker.server.http.access import caller, cookie_name, door_of
 from sievemq_broker.server.http.router import Page
 from sievemq_broker.server.http.sessions import Session, Sessions
 from sievemq_broker.session.settings import AuthenticationError
@@ -90,7 +90,7 @@ def sign_in_routes(authenticator: Authenticator) -> list[Page]:
         if not authenticator.required:
             return RedirectResponse(_local(following), 303)
         try:
-            await authenticator.check(user, password, request.client.host if request.client else "")
+            await authenticator.check(user, password, door_of(request.scope, "console"))
         except TooManyAttemptsError as error:
             headers = {"Retry-After": str(error.retry_after)}
             return _form(following, f"{error.text[:1].upper()}{error.text[1:]}.", user, 429, headers)

@@ -302,8 +302,7 @@ class Link(asyncio.BufferedProtocol):
             # Writes are gathered already; holding one back for an acknowledgement would only add a round trip.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.peer = _show_peer(transport.get_extra_info("peername"))
-        self.connection = self._connect(self._shard, self.peer, self._wake)
-        self.life = self.connection.peer.life
+        self._take_on(self._connect)
         if self._identify is not None and (identity := self._identify(transport)) is not None:
             self.connection.peer.entitle(identity)
         if not self._links.add(self):
@@ -312,6 +311,14 @@ class Link(asyncio.BufferedProtocol):
             self._turn.mark(self)
         if self._links.silent:
             self.silence(True)
+
+    def _take_on(self, connect: Connect) -> None:
+        """Make the broker's end of the connection."""
+        self.connection = connect(self._shard, self.peer, self._wake)
+        peer, name = self.connection.peer, self.transport.get_extra_info("sockname")
+        if isinstance(name, tuple):
+            peer.come_by(name[1])
+        self.life = peer.life
 
     def _wake(self) -> None:
         self._turn.mark(self)
@@ -372,8 +379,7 @@ class Link(asyncio.BufferedProtocol):
         self._choose = None
         if connect is not None and self.life.state < CLOSING:
             before = self.connection.peer
-            self.connection = connect(self._shard, self.peer, self._wake)
-            self.life = self.connection.peer.life
+            self._take_on(connect)
             if before.member.identity.user is not None:  # by its certificate
                 self.connection.peer.entitle(before.member.identity)
             self._links.replace(before, self)

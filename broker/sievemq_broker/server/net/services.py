@@ -10,6 +10,7 @@ from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.server.credentials.authenticator import Authenticator
+from sievemq_broker.server.credentials.sign_ins import Door
 from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.ports import Services, SignIn
@@ -80,9 +81,9 @@ class ServerServices(Services[Peer]):
     ) -> Identity | None:
         """Who this is; see :class:`~sievemq_broker.server.credentials.authenticator.Authenticator`."""
         known = peer.member.identity.user  # it has signed in before its first frame
-        if not user and known is not None and (account := self._authenticator.users.find(known)) is not None:
-            return account.identity
-        found = self._authenticator.begin(user, password, peer.host)
+        if not user and known is not None and (certified := self._authenticator.certified(known, _door(peer))):
+            return certified
+        found = self._authenticator.begin(user, password, _door(peer))
         if isinstance(found, Identity):
             return found
 
@@ -100,7 +101,7 @@ class ServerServices(Services[Peer]):
 
     def scram(self, peer: Peer) -> SignIn | None:
         """A sign-in by SCRAM-SHA-256."""
-        return self._authenticator.scram(peer.host)
+        return self._authenticator.scram(_door(peer))
 
     def now(self) -> int:
         return self._clock.now()
@@ -163,3 +164,7 @@ class ServerServices(Services[Peer]):
         self.clock_offset += milliseconds
         for peer in self.connections.values():
             peer.clock_drifted(milliseconds)
+
+
+def _door(peer: Peer) -> Door:
+    return Door(peer.out.protocol, peer.port, peer.host)

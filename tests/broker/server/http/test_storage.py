@@ -27,7 +27,7 @@ PLENTY = 2**40
 def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Free bytes of the disk: the last one."""
     free = [PLENTY]
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free[-1]))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free[-1], total=2 * PLENTY))
     monkeypatch.setattr(commits, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(series, "STEP_SECONDS", 0.02)
     return free
@@ -50,6 +50,8 @@ def test_a_full_disk_is_shown_everywhere_until_there_is_room(durable: EmbeddedBr
     before = api.get("/api/v1/broker")["storage"]
     assert before["full"] is before["stuck"] is None
     assert PLENTY > before["free_bytes"] / 2 > before["room_bytes"] / 2 > 0
+    assert (before["total_bytes"], before["refused"]) == (2 * PLENTY, 0)
+    assert metrics(api)["sievemq_store_reserve_bytes"] == before["reserve_bytes"] > 0
     with ConnectionFactory(durable.url).create_context() as context, listening(durable) as stream:
         stream.until("tick")
         free.append(0)

@@ -236,6 +236,9 @@ class Storage(Answer, kw_only=True):
 
     bytes: Annotated[int, Meta(description="Size of the stored messages and their log.")]
     free_bytes: Annotated[int, Meta(description="Free bytes on the disk.")]
+    total_bytes: Annotated[int, Meta(description="Bytes of the disk; 0 if that is not known, as for a database.")]
+    reserve_bytes: Annotated[int, Meta(description="Bytes that are kept there for when the disk is full.")]
+    refused: Annotated[int, Meta(description="Messages and transactions for which there was no room.")]
     room_bytes: Annotated[int, Meta(description="The largest PERSISTENT message or transaction that is accepted now.")]
     full: Annotated[
         str | None, Meta(description="Why PERSISTENT messages are refused or wait; null while they are accepted.")
@@ -243,6 +246,16 @@ class Storage(Answer, kw_only=True):
     stuck: Annotated[
         str | None, Meta(description="Why nothing can be written, confirmed or delivered; null while it can.")
     ]
+
+
+class Process(Answer, kw_only=True):
+    """What the process takes; 0 for what its system does not tell."""
+
+    memory_bytes: Annotated[int, Meta(description="Resident memory.")]
+    memory_limit: Annotated[int, Meta(description="Memory that it may have: of its container, or the machine's.")]
+    files: Annotated[int, Meta(description="Open file descriptors; each connection takes one.")]
+    files_limit: Annotated[int, Meta(description="How many it may have.")]
+    cpu_seconds: float
 
 
 class Transactions(Answer, kw_only=True):
@@ -286,10 +299,15 @@ class BrokerInfo(Answer, kw_only=True):
     blocked_at: Annotated[list[BlockedPlace], Meta(description="The limits that block them, at most twenty.")]
     memory: Annotated[Memory | None, Meta(description="null for users without the right to view everything.")]
     storage: Annotated[Storage | None, Meta(description="null without a data directory, and for users as `memory` is.")]
+    process: Annotated[Process | None, Meta(description="null as `memory` is.")]
     namespaces: int
     destinations: int
     connections: int
+    connections_limit: int
     consumers: int
+    slow_consumers: Annotated[
+        int | None, Meta(description="Consumers that acknowledge nothing while messages wait; null as `memory` is.")
+    ]
     messages: Holdings
     totals: Counters
     rates: Rates
@@ -328,6 +346,36 @@ class RolledBack(Answer, kw_only=True):
     count: int
     first: int
     last: int
+
+
+class SignInCount(Answer, kw_only=True):
+    """How many sign-ins had an outcome since the broker has started."""
+
+    protocol: Annotated[str, Meta(description="As of a connection; `http`: a request with a password; `console`.")]
+    port: int
+    outcome: Annotated[
+        str, Meta(description="accepted; wrong; throttled: not checked, since there were too many wrong ones.")
+    ]
+    count: int
+
+
+class FailedSignIn(Answer, kw_only=True):
+    """Failed sign-ins of a client."""
+
+    protocol: str
+    port: int
+    address: str
+    user: Annotated[str | None, Meta(description="The name; null if there is no such user.")]
+    count: int
+    first: int
+    last: int
+
+
+class SignIns(Answer, kw_only=True):
+    """Sign-ins, and the latest 200 clients whose sign-ins have failed."""
+
+    counts: list[SignInCount]
+    failures: list[FailedSignIn]
 
 
 class Refusals(Answer, kw_only=True):
@@ -403,6 +451,7 @@ class Connection(Answer, kw_only=True):
     consumers: int
     unacknowledged: int
     congested: Annotated[bool, Meta(description="The client reads too slowly; deliveries to it are paused.")]
+    port: Annotated[int, Meta(description="Port of the broker that it has come by; 0 if that is not known.")]
     blocked_since: Annotated[
         int | None, Meta(description="Time since which its sends are blocked; null if they are not.")
     ]

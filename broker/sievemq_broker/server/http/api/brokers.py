@@ -18,6 +18,7 @@ from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.tasks import each, run
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import Counts, Holdings, add_figures
+from sievemq_broker.server.watch.resources import read_resources
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_core.version import VERSION
@@ -68,10 +69,13 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         blocked_at=blocked_at[:_BLOCKED_PLACES],
         memory=answers.Memory(bytes=server.memory.bytes, limit=server.memory.limit) if everything else None,
         storage=_storage(server) if everything else None,
+        process=_process() if everything else None,
         namespaces=len(spaces),
         destinations=viewed.destinations,
         connections=len(connections),
+        connections_limit=server.links.limit,
         consumers=held.consumers,
+        slow_consumers=len(server.shard.slow_consumers.slow) if everything else None,
         messages=answers.Holdings(
             ready=held.ready, in_flight=held.in_flight, scheduled=held.scheduled, bytes=held.bytes
         ),
@@ -99,6 +103,17 @@ async def _transactions(server: Server, connections: list[Peer]) -> answers.Tran
     )
 
 
+def _process() -> answers.Process:
+    taken = read_resources()
+    return answers.Process(
+        memory_bytes=taken.memory_bytes,
+        memory_limit=taken.memory_limit,
+        files=taken.files,
+        files_limit=taken.files_limit,
+        cpu_seconds=round(taken.cpu_seconds, 3),
+    )
+
+
 def _storage(server: Server) -> answers.Storage | None:
     commits = server.shard.commits
     if commits is None:
@@ -106,6 +121,9 @@ def _storage(server: Server) -> answers.Storage | None:
     return answers.Storage(
         bytes=commits.store.size(),
         free_bytes=commits.store.free,
+        total_bytes=commits.store.total,
+        reserve_bytes=commits.store.reserve,
+        refused=commits.refused,
         room_bytes=commits.store.room,
         full=commits.full,
         stuck=commits.stuck,

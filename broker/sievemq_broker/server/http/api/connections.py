@@ -78,6 +78,7 @@ def _show(call: Call[Any, Any], connection: Peer) -> answers.Connection:
         consumers=len(connection.deliveries.consumers) - len(connection.deliveries.retired),
         unacknowledged=sum(consumer.unacknowledged for consumer in connection.deliveries.consumers.values()),
         congested=connection.out.congested,
+        port=connection.port,
         blocked_since=None if sender is None else sender.since,
         blocked_by=None if sender is None else sender.text,
         blocked_at=None if sender is None else address_at(sender.places[0]),

@@ -7,7 +7,7 @@ from typing import Any
 from sievemq_broker.server.http.api import answers
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.session.rights import Verb
+from sievemq_broker.session.rights import EVERYTHING, Verb
 
 routes = Routes("Refusals")
 
@@ -49,5 +49,33 @@ async def list_refusals(call: Call[Any, Any]) -> answers.Refusals:
             )
             for of, happened in tallies.rollbacks.latest()
             if may_see(of.namespace)
+        ],
+    )
+
+
+@routes.add("GET", "/sign-ins", None, answers.SignIns)
+async def list_sign_ins(call: Call[Any, Any]) -> answers.SignIns:
+    """How many sign-ins were accepted or failed, by protocol and port, and whose failed lately.
+
+    Needs the right to view everything.
+    """
+    call.identity.require(Verb.VIEW, EVERYTHING, EVERYTHING)
+    sign_ins = call.server.authenticator.sign_ins
+    return answers.SignIns(
+        counts=[
+            answers.SignInCount(protocol=protocol, port=port, outcome=outcome, count=number)
+            for (protocol, port, outcome), number in sorted(sign_ins.counts.items())
+        ],
+        failures=[
+            answers.FailedSignIn(
+                protocol=of.door.protocol,
+                port=of.door.port,
+                address=of.door.address,
+                user=of.user,
+                count=happened.count,
+                first=happened.first,
+                last=happened.last,
+            )
+            for of, happened in sign_ins.failures.latest()
         ],
     )

@@ -1,0 +1,85 @@
+"""Sign-ins by protocol and port: how many had which outcome, and the latest failures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from sievemq_broker import logs
+from sievemq_broker.session.recent import Recent
+
+#: Outcomes.
+ACCEPTED: Final = "accepted"
+WRONG: Final = "wrong"
+THROTTLED: Final = "throttled"
+
+log = logs.get("security")
+
+
+class Door(NamedTuple):
+    """Where a client signs in.
+
+    Attributes:
+        protocol: as in the setting `protocols`; ``http`` for a request with a password, ``console`` for the form.
+        port: of the broker; 0 if that is not known.
+        address: the client's, without its port.
+    """
+
+    protocol: str
+    port: int
+    address: str
+
+
+class Failure(NamedTuple):
+    """A failed sign-in.
+
+    Attributes:
+        door: where.
+        user: the name, if there is such a user: people type passwords into the wrong field.
+    """
+
+    door: Door
+    user: str | None
+
+
+def _wall_clock() -> int:
+    return int(time.time() * 1000)
+
+
+class SignIns:
+    """Counts sign-ins since the broker has started.
+
+    Args:
+        now: ms since 1970.
+
+    Attributes:
+        counts: by protocol, port and outcome. A request over HTTP with a password is a sign-in.
+        failures: the latest, those that were throttled included.
+    """
+
+    def __init__(self, now: Callable[[], int] = _wall_clock) -> None:
+        self._now = now
+        self.counts: dict[tuple[str, int, str], int] = {}
+        self.failures: Recent[Failure] = Recent()
+
+    def total(self, outcome: str) -> int:
+        return sum([number for (_, _, of), number in self.counts.items() if of == outcome])
+
+    @property
+    def refused(self) -> int:
+        """Those that were not accepted."""
+        return self.total(WRONG) + self.total(THROTTLED)
+
+    def note(self, outcome: str, door: Door, user: str | None) -> None:
+        """One has ended.
+
+        Args:
+            user: the name, if there is such a user.
+        """
+        key = door.protocol, door.port, outcome
+        self.counts[key] = self.counts.get(key, 0) + 1
+        if outcome != ACCEPTED:
+            self.failures.note(Failure(door, user), self._now())
+        if outcome == WRONG:
+            log.warning("sign_in.failed", user=user, address=door.address, protocol=door.protocol, port=door.port)

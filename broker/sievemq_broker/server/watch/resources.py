@@ -1,0 +1,55 @@
+"""What the process takes of its machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sievemq_broker.server.watch.memory import machine_limit
+
+_PROC: Final = Path("/proc/self")
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What the process takes now; 0 for what this system does not tell.
+
+    Attributes:
+        memory_bytes: resident memory.
+        memory_limit: bytes that it may have: of its container, or the machine's memory.
+        files: open file descriptors, of which each connection takes one.
+        files_limit: how many it may have.
+        cpu_seconds: processor time since its start.
+    """
+
+    memory_bytes: int
+    memory_limit: int
+    files: int
+    files_limit: int
+    cpu_seconds: float
+
+
+def read_resources(proc: Path = _PROC) -> Resources:
+    """The resources now.
+
+    Args:
+        proc: what the kernel tells of this process.
+    """
+    try:
+        memory = int((proc / "statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        files = len(list((proc / "fd").iterdir()))
+    except (OSError, ValueError):  # no Linux
+        memory = files = 0
+    return Resources(memory, machine_limit(), files, _files_limit(), time.process_time())
+
+
+def _files_limit() -> int:
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return 0
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 0 if limit == resource.RLIM_INFINITY else limit
