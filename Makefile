@@ -27,7 +27,7 @@ CODE := core client broker testkit pipeline tests benchmarks release examples we
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test venv lint format fast coverage slow docker image-requirements venv-compiled to-spark to-compile compiled soak kills backups takeovers simulate fuzz \
+.PHONY: help run check test venv lint format fast coverage slow docker alerts image-requirements venv-compiled to-spark to-compile compiled soak kills backups takeovers simulate fuzz \
 	release pythons platforms interop kits spark spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots site clean
 
 help: ## list the targets
@@ -103,6 +103,11 @@ slow: ## the tests that take longer: whole demo, deep queues, killed brokers, th
 docker: ## the tests of the image, where a Docker engine answers
 	@.ci/venv dev
 	$(PYTEST) -m docker tests/site/docker tests/testkit/test_container.py $(ARGS)
+
+alerts: ## check and test the alerts and the dashboard with Prometheus' own tool, which is downloaded where it is missing
+	@.ci/venv dev
+	@.ci/promtool
+	$(PYTEST) tests/broker/server/test_watching.py $(ARGS)
 
 image-requirements: ## renew docker/requirements.txt: what the image installs, pinned, with hashes
 	@docker/renew-requirements

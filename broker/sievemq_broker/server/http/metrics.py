@@ -1,4 +1,4 @@
-"""/metrics: the broker's plain counters in Prometheus' form, read at each scrape.
+"""/metrics: the broker's plain counters in the form of Prometheus or OpenMetrics, read at each scrape.
 
 Nothing is counted twice on the data path for this: a collector walks what the domain holds. Aggregated per namespace
 and kind, so that a hundred thousand queues make a short page; labels are of low cardinality (never a message id, a
@@ -23,6 +23,7 @@ from prometheus_client.core import (
     InfoMetricFamily,
     Metric,
 )
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
@@ -64,12 +65,7 @@ def metrics_routes(server: Server) -> list[Page]:
 
     async def metrics(request: Request) -> Response:
         require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
-        if server.phase in (Phase.FOLLOWING, Phase.STARTING):
-            return _text(FollowerCollector(server))
-        totals = Totals(server.shard.broker, server.shard.ended)
-        await run(server, totals.add_up)
-        await run(server, server.memory.add_up)
-        return _text(BrokerCollector(server, totals))
+        return _text(request, await collected(server))
 
     async def detailed(request: Request) -> Response:
         require(request, Verb.VIEW, EVERYTHING, EVERYTHING)
@@ -83,9 +79,19 @@ def metrics_routes(server: Server) -> list[Page]:
             what = f"{number} destinations fit and one scrape shows {MAX_DETAILED}"
             raise bad_request(f"{what}; narrow it, as in ?destination=queue:orders.*")
         figures = await run(server, partial(_figures, found))
-        return _text(DetailedCollector(figures, server.shard.broker.namespaces, server.clock.now()))
+        return _text(request, DetailedCollector(figures, server.shard.broker.namespaces, server.clock.now()))
 
     return [Page("GET", "/metrics", metrics), Page("GET", "/metrics/detailed", detailed)]
+
+
+async def collected(server: Server) -> Collector:
+    """All metrics of this moment but those of single destinations."""
+    if server.phase in (Phase.FOLLOWING, Phase.STARTING):
+        return FollowerCollector(server)
+    totals = Totals(server.shard.broker, server.shard.ended)
+    await run(server, totals.add_up)
+    await run(server, server.memory.add_up)
+    return BrokerCollector(server, totals)
 
 
 def _chosen(
@@ -123,9 +129,13 @@ def _figures(
     return found
 
 
-def _text(collector: Collector) -> Response:
+def _text(request: Request, collector: Collector) -> Response:
+    """The metrics in the form that the scraper accepts."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
+    if "application/openmetrics-text" in request.headers.get("accept", ""):
+        text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+        return Response(text, media_type=openmetrics.CONTENT_TYPE_LATEST)
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 
