@@ -53,6 +53,7 @@ PROMISES = {
     "dev": Promise(("sievemq", "sievemq_broker", "sievemq_testing")),
     "fuzz": Promise(),
     "otel": Promise(("sievemq",), ("typer", "rich", "tomli_w")),
+    "otlp": Promise(commands=(("python", "-c", "import sievemq_broker.server.otlp"),)),
     "postgres": Promise(commands=(("python", "-c", "import sievemq_broker.store.postgres"),)),
     "site": Promise(commands=(("zensical", "--version"),)),
     "spark": Promise(("sievemq_spark",), commands=(("sievemq", "pipeline", "--help"),)),

@@ -46,6 +46,15 @@ _PORT: Final = 7672
 _MIN_BEATS: Final = 4
 
 
+#: Settings that are of no use without another one, and why.
+_NEEDS: Final = {
+    "tls_key": ("tls_cert", "without a certificate there is no TLS"),
+    "tls_client_ca": ("tls_cert", "without a certificate there is no TLS"),
+    "tls_client_users": ("tls_client_ca", "without it clients present no certificate"),
+    "otlp_traces": ("otlp", "without a collector nobody receives them"),
+}
+
+
 class ConfigError(Exception):
     """A setting that cannot be used; the text names it, where it was set and what to write instead."""
 
@@ -104,6 +113,16 @@ def _client_url(value: object) -> str | None:
     if scheme not in ("sievemq", "sievemqs"):
         raise ValueError("must be the URL of this broker for clients, such as sievemq://mq-1.example.com:7672")
     return f"{scheme}://{_address(host)}"
+
+
+def _collector(value: object) -> str | None:
+    url = _optional_text(value)
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be the URL of an OpenTelemetry collector, such as http://localhost:4318")
+    return url.rstrip("/")
 
 
 def _peers(value: object) -> tuple[str, ...]:
@@ -315,6 +334,12 @@ class Settings:
         _whole(0, MAX_BUSY_POLL_US),
     )
     drain_seconds: float = _setting(5.0, "at the end, time that clients get to finish", _seconds)
+    otlp: str | None = _setting(
+        None,
+        "URL of an OpenTelemetry collector that gets the broker's metrics, such as http://localhost:4318",
+        _collector,
+    )
+    otlp_traces: bool = _setting(False, "it also gets spans of messages that carry a sampled trace", _flag)
     test_control: bool = _setting(
         False, "for tests: the API moves the clock, makes faults and shows the journal (/api/v1/test)", _flag
     )
@@ -449,10 +474,9 @@ def check(settings: Settings) -> None:
         )
     if 0 < settings.heartbeat_seconds < MIN_HEARTBEAT_MS / 1000:
         raise ConfigError(f"heartbeat_seconds must be 0 or at least {MIN_HEARTBEAT_MS / 1000}")
-    if settings.tls_cert is None and (settings.tls_key or settings.tls_client_ca):
-        raise ConfigError("tls_key and tls_client_ca need tls_cert: without a certificate there is no TLS")
-    if settings.tls_client_users and settings.tls_client_ca is None:
-        raise ConfigError("tls_client_users needs tls_client_ca: without it clients present no certificate")
+    for name, (needed, reason) in _NEEDS.items():
+        if getattr(settings, name) and getattr(settings, needed) is None:
+            raise ConfigError(f"{name} needs {needed}: {reason}")
     try:
         Users(settings.users)
     except ValueError as error:

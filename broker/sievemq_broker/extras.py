@@ -1,5 +1,5 @@
-"""Packages of the extras ``broker`` and ``postgres``. A broker without HTTP, password hashes and a shared store needs
-none of them."""
+"""Packages of the extras ``broker``, ``postgres`` and ``otlp``. A broker without HTTP, password hashes, a shared store
+and a collector needs none of them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ _HASHES: Final = ("argon2",)
 _SCRAM: Final = ("scramp",)
 ALL: Final = (*_HTTP, *_HASHES)
 _POSTGRES: Final = ("psycopg",)
+_OTLP: Final = ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.sdk", "prometheus_client")
+_EXTRAS: Final = {_POSTGRES: "postgres", _OTLP: "otlp"}
 
 
 @lru_cache
 def has(package: str) -> bool:
-    return find_spec(package) is not None
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # one that it is in
+        return False
 
 
 def check_packages(settings: Settings) -> None:
@@ -36,10 +41,12 @@ def check_packages(settings: Settings) -> None:
             needs["A user with a hashed password"] = _HASHES
     if settings.store is not None:
         needs["A store in PostgreSQL"] = _POSTGRES
+    if settings.otlp is not None:
+        needs["Export to a collector"] = _OTLP
     for what, packages in needs.items():
         missing = [package for package in packages if not has(package)]
         if missing:
-            extra = "postgres" if packages is _POSTGRES else "broker"
+            extra = _EXTRAS.get(packages, "broker")
             raise ImportError(
                 f"{what} needs {', '.join(missing)}, which the extra `{extra}` installs: pip install 'sievemq[{extra}]'"
             )

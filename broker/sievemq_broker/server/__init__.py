@@ -7,5 +7,6 @@
 - credentials: passwords, throttling, the users file (accounts themselves: sievemq_broker.users)
 - watch: memory, limits, slow consumers, counts
 - http: the management port, metrics included
+- otlp: metrics and spans to a collector
 - histogram: counts by bounds, for net, durability and watch
 """

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sievemq_broker import logs
-from sievemq_broker.clock import AdjustableClock
+from sievemq_broker.clock import AdjustableClock, Clock
 from sievemq_broker.config import Settings, is_loopback
+from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.store import AbandonedError, AwayError, FencedError, StoreError
 from sievemq_broker.server import test_control
 from sievemq_broker.server.credentials.exposed import warn_if_exposed
 from sievemq_broker.server.net.codec import hasten
 from sievemq_broker.server.net.listener import ListenError, Port, make_tls_context
 from sievemq_broker.server.server import Server
+from sievemq_broker.server.shard import Shard
 from sievemq_broker.server.watch.collector import calm
 from sievemq_core.compiled import COMPILED
 from sievemq_core.version import VERSION
@@ -66,7 +68,19 @@ def new_server(
     """
     if settings.test_control:
         return test_control.load().make_server(settings, clock or AdjustableClock(), on_failure)
+    if settings.otlp_traces:
+        return _traced_server(settings, clock or Clock(), on_failure)
     return Server(settings, clock, on_failure=on_failure)
+
+
+def _traced_server(settings: Settings, clock: Clock, on_failure: Callable[[], None]) -> Server:
+    from sievemq_broker.server.otlp import Tracing  # few brokers have a collector
+
+    tracing = Tracing(settings, clock.now)
+    shard = Shard(settings, clock, Broker(settings.domain(), observer=tracing))
+    server = Server(settings, clock, shard, on_failure)
+    server.on_stop.append(tracing.stop)
+    return server
 
 
 class ManagementPort:
@@ -168,6 +182,12 @@ def bind(server: Server) -> ManagementPort | None:
         if server.shard.is_shared:
             http.keep()
             server.beats_at(http.pulse(urlsplit(server.settings.advertise or "").hostname), http.close)
+    if server.settings.otlp is not None:
+        from sievemq_broker.server.otlp import MetricExport  # few brokers have a collector
+
+        export = MetricExport(server)
+        server.when_serving(export.start)
+        server.on_stop.append(export.stop)
     return http
 
 
