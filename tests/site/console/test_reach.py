@@ -26,6 +26,7 @@ VIEWS = [
     "#/default/dead-letters",
     "#/default/scheduled",
     "#/default/connections",
+    "#/default/broker",
     "#/default/taps",
     ORDERS,
     f"{ORDERS}/messages?selector=region+%3D+%27EU%27",

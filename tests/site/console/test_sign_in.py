@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
-from sievemq import ConnectionFactory, Queue
+from sievemq import ConnectionFactory, Queue, ResourceAllocationRuntimeException
 from sievemq.taps import open_tap
 from sievemq_broker import EmbeddedBroker
 
@@ -26,7 +27,8 @@ def page(chromium: Chromium) -> Iterator[Page]:
 
 @pytest.fixture
 def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(http=True, users={"anna": "rosebud"}) as broker:
+    rules = {"full": {"max_messages": 1, "at_limit": "fail"}}
+    with EmbeddedBroker(http=True, users={"anna": "rosebud"}, settings={"destinations": rules}) as broker:
         with ConnectionFactory(broker.url).create_context("anna", "rosebud") as client:
             client.create_producer().send(client.create_queue("work"), "x")
         yield broker
@@ -36,6 +38,25 @@ def sign_in(page: Page) -> None:
     page.fill("#user", "anna")
     page.fill("#password", "rosebud")
     page.press("Enter")
+
+
+def test_who_was_refused_and_who_failed_to_sign_in(page: Page, broker: EmbeddedBroker) -> None:
+    with ConnectionFactory(broker.url, client_id="flooder").create_context("anna", "rosebud") as context:
+        for _ in range(3):
+            with suppress(ResourceAllocationRuntimeException):
+                context.create_producer().send(context.create_queue("full"), "x")
+    page.open(f"{broker.http_url}/sign-in")
+    page.fill("#user", "anna")
+    page.fill("#password", "wrong")
+    page.press("Enter")
+    page.shows("User name or password is wrong.", "main")
+    sign_in(page)
+    page.shows("Deepest queues")
+    open_view(page, broker, "#/default/broker")
+    assert page.rows("Refused sends and requests")[0][:4] == ["flooder", "queue:full", "max_messages", "2"]
+    assert page.rows("Failed sign-ins")[0][:2] == ["127.0.0.1", "anna"]
+    shown = page.text("main")
+    assert "No client has rolled back." in shown
 
 
 def test_signing_in_changing_something_and_signing_out(page: Page, broker: EmbeddedBroker) -> None:

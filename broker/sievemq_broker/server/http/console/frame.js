@@ -17,6 +17,7 @@ const PLACES = [
   ["scheduled", "Scheduled", "s"],
   ["taps", "Taps", "a"],
   ["connections", "Connections", "c"],
+  ["broker", "Broker", "b"],
   ["workbench", "Selector workbench", "w"],
 ];
 

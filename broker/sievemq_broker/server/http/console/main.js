@@ -10,6 +10,7 @@ import * as live from "./live.js";
 import { failure, recovered } from "./notice.js";
 import { button, head, nothing } from "./parts.js";
 import * as session from "./session.js";
+import broker from "./views/broker.js";
 import connections from "./views/connections.js";
 import deadLetters from "./views/deadletters.js";
 import destination from "./views/destination.js";
@@ -41,6 +42,7 @@ const VIEWS = {
   scheduled,
   taps,
   connections,
+  broker,
   workbench,
   destination,
 };

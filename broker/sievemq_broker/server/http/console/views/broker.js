@@ -1,0 +1,92 @@
+// The broker itself: what its process and its disk have, what it refuses, and to whom.
+
+import { link } from "../address.js";
+import { get } from "../api.js";
+import { h, put } from "../dom.js";
+import { ago, bytes, duration, number } from "../format.js";
+import { destinationLink, facts, head, nothing, section } from "../parts.js";
+import { Table } from "../table.js";
+
+export default function broker({ namespace }) {
+  const limits = h("div");
+  const transactions = h("div");
+  const counts = h("div");
+  const refused = list("Refused sends and requests", "Nothing was refused.", [
+    ["Where", (row) => (row.address ? destinationLink(row.namespace, row.address) : row.namespace)],
+    ["Reason", (row) => h("code", row.reason)],
+  ]);
+  const rolledBack = list("Clients that rolled back", "No client has rolled back.", [
+    ["Namespace", (row) => row.namespace],
+  ]);
+  const failures = list("Failed sign-ins", "No sign-in has failed.", [
+    ["User", (row) => row.user ?? h("span", { class: "dim" }, "unknown name")],
+    ["Port", (row) => `${row.port} (${row.protocol})`],
+  ]);
+  const signIns = h("div", section("Sign-ins", counts), section("Failed sign-ins lately", failures.node));
+  const node = h(
+    "div",
+    head("Broker"),
+    section("Limits of the process and the disk", limits),
+    section("Refused lately", refused.node),
+    section("Transactions", transactions),
+    section("Rolled back lately", rolledBack.node),
+    signIns,
+  );
+
+  async function read(signal) {
+    const [state, refusals] = await Promise.all([get("/broker", {}, signal), get("/refusals", {}, signal)]);
+    const whole = state.process !== null; // the user may view everything
+    put(limits, whole ? facts(limitsOf(state)) : nothing("Only for users who may view everything."));
+    put(transactions, whole && facts(transactionsOf(state.transactions)));
+    refused.update(refusals.refused);
+    rolledBack.update(refusals.rolled_back);
+    const found = whole ? await get("/sign-ins", {}, signal) : { counts: [], failures: [] };
+    signIns.hidden = found.counts.length === 0;
+    put(counts, facts(found.counts.map((of) => [`${of.protocol}, ${of.outcome}`, number(of.count)])));
+    failures.update(found.failures.map((row) => ({ ...row, client: row.address })));
+  }
+
+  function list(label, empty, columns) {
+    return new Table({
+      label,
+      key: (row) => Object.values({ ...row, connection: 0, count: 0, first: 0, last: 0 }).join("\n"),
+      empty: nothing(empty),
+      columns: [
+        { label: "Client", kind: "main", cell: client },
+        ...columns.map(([name, cell]) => ({ label: name, cell })),
+        { label: "Times", kind: "number", cell: (row) => number(row.count) },
+        { label: "Last", kind: "when", cell: (row) => ago(row.last) },
+      ],
+    });
+  }
+
+  function client(row) {
+    if (!row.connection) return h("span", row.client);
+    return h("a", { href: link([namespace, "connections"], { id: row.connection }) }, row.client);
+  }
+
+  return { title: "Broker", node, read };
+}
+
+const of = (used, limit, format) => (limit ? `${format(used)} of ${format(limit)}` : format(used));
+
+function limitsOf({ process, memory, storage, connections, connections_limit: most }) {
+  return [
+    ["Memory of the process", of(process.memory_bytes, process.memory_limit, bytes)],
+    ["Memory of messages", of(memory.bytes, memory.limit, bytes)],
+    ["Open files", of(process.files, process.files_limit, number)],
+    ["Processor time", duration(1000 * process.cpu_seconds)],
+    ["Connections", of(connections, most, number)],
+    storage && ["Stored messages", bytes(storage.bytes)],
+    storage?.total_bytes > 0 && ["Free on the disk", of(storage.free_bytes, storage.total_bytes, bytes)],
+    storage?.total_bytes > 0 && ["Kept in reserve", bytes(storage.reserve_bytes)],
+    storage && ["Refused for lack of room", number(storage.refused)],
+  ];
+}
+
+const transactionsOf = ({ open, committed, rolled_back: rolledBack, refused }) => [
+  ["Open, with sends", number(open)],
+  ["Committed", number(committed)],
+  ["Rolled back", number(rolledBack)],
+  ["Commits refused", number(refused)],
+];
