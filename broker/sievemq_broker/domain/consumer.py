@@ -14,7 +14,7 @@ from sievemq_broker.domain.looks import Looks
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.domain.ports import DeliveryPort
-from sievemq_broker.domain.settlement import ALL, COUNTED, Outcome
+from sievemq_broker.domain.settlement import ALL, COUNTED, REASONS, Outcome
 from sievemq_broker.domain.view import View
 from sievemq_broker.domain.work import Budget, Task
 from sievemq_core.errors import ErrorCode, RequestError
@@ -444,7 +444,7 @@ class Consumer:
                 self.acknowledged += len(entries)
                 self.source.settle(self, entries, now, False)
             return now
-        failure = FOR_GOOD if outcome is Outcome.REJECTED else PLAIN
+        failure = self._failure(outcome, FOR_GOOD if outcome is Outcome.REJECTED else PLAIN)
         attempts = self._attempts(outcome)
         if outcome is Outcome.LEFT:
             tags = sorted(tags)
@@ -477,7 +477,7 @@ class Consumer:
         """
         count = min(count, len(self.window))
         self.base += count
-        self.source.take_back([], now, self._pop(count), attempts)
+        self.source.take_back([], now, self._pop(count), attempts, self._failure(Outcome.LOST, PLAIN))
 
     def recover(
         self, handed: int, now: int, budget: Budget, outcome: Outcome = Outcome.FAILED, failure: Failure = PLAIN
@@ -595,6 +595,10 @@ class Consumer:
         """For how many of its messages, the oldest first, this outcome is an attempt."""
         return 0 if self.stated and outcome is Outcome.LEFT else COUNTED[outcome].attempts
 
+    def _failure(self, outcome: Outcome, stated: Failure) -> Failure:
+        """What is known of a failure by which deliveries to it end so."""
+        return stated.by(self.port.party, self.id, REASONS.get(outcome, ""))
+
     def _note_given_back(self, entries: list[Entry]) -> None:
         if len(self._given_back) > MAX_CREDIT:
             self._given_back.clear()
@@ -642,6 +646,7 @@ class Consumer:
         self.handed = self.tag
         attempts = self._attempts(outcome)
         costly = attempts == ALL
+        failure = self._failure(outcome, failure)
 
         def give(count: int, now: int) -> None:
             nonlocal attempts

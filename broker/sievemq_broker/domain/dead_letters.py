@@ -8,6 +8,7 @@ from enum import Enum, auto
 from itertools import islice
 
 from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.failure import Failure
 from sievemq_broker.domain.place import Place
 from sievemq_core.errors import FormatError, ProtocolError, SieveError
 from sievemq_core.limits import MAX_DESTINATION_CHARS, MAX_PROPERTIES, MAX_PROPERTIES_BYTES
@@ -15,6 +16,10 @@ from sievemq_core.message.dead_letters import (
     ATTEMPTS,
     CLIENT_ID,
     ERROR,
+    FAILED_BY_ADDRESS,
+    FAILED_BY_CLIENT_ID,
+    FAILED_BY_CONSUMER,
+    FAILED_BY_USER,
     FIRST_FAILURE,
     LAST_FAILURE,
     ORIGIN,
@@ -51,7 +56,10 @@ class DeadLettering(Enum):
     """The dead-letter queue is full, or cannot be created."""
 
 
-_OWN = (REASON, ORIGIN, SUBSCRIPTION, CLIENT_ID, ATTEMPTS, FIRST_FAILURE, LAST_FAILURE, ERROR)
+_OWN = (
+    REASON, ORIGIN, SUBSCRIPTION, CLIENT_ID, ATTEMPTS, FIRST_FAILURE, LAST_FAILURE, ERROR,
+    FAILED_BY_CLIENT_ID, FAILED_BY_USER, FAILED_BY_ADDRESS, FAILED_BY_CONSUMER,
+)  # fmt: skip
 
 
 def dead_letter_address(origin: str) -> str | None:
@@ -79,26 +87,26 @@ def effort_of(entry: Entry) -> int:
 
 
 def dead_letter(
-    transfer: Callable[[str, Envelope, int], None], place: Place, entry: Entry, reason: str, text: str, now: int
+    transfer: Callable[[str, Envelope, int], None], place: Place, entry: Entry, reason: str, failure: Failure, now: int
 ) -> DeadLettering:
     """Move a message to its dead-letter queue (D-22), if that is possible.
 
     Args:
         transfer: sends a message, which has been in the broker before, to an address, at a time (ms epoch).
-        text: what its client states of the last failure; empty for nothing.
+        failure: what is known of the last one.
         now: ms epoch.
     """
     target = dead_letter_address(place.destination)
     if target is None:
         return DeadLettering.NOWHERE
     try:
-        transfer(target, _marked(entry, place, reason, text, now), now)
+        transfer(target, _marked(entry, place, reason, failure, now), now)
     except SieveError:
         return DeadLettering.REFUSED  # better delivered once more than lost
     return DeadLettering.DONE
 
 
-def _marked(entry: Entry, place: Place, reason: str, text: str, now: int) -> Envelope:
+def _marked(entry: Entry, place: Place, reason: str, failure: Failure, now: int) -> Envelope:
     fields = list(entry.envelope.fields)
     fields[EXPIRATION] = fields[DELIVERY_TIME] = 0  # it stays until an operator handles it
     notes: dict[str, PropertyValue] = {REASON: reason, ORIGIN: place.destination}
@@ -110,8 +118,9 @@ def _marked(entry: Entry, place: Place, reason: str, text: str, now: int) -> Env
     if entry.attempts:
         notes[FIRST_FAILURE] = Long(entry.failed)
         notes[LAST_FAILURE] = Long(now)
-    if text:
-        notes[ERROR] = text
+    if failure.text:
+        notes[ERROR] = failure.text
+    notes.update(_failed_by(failure))
     try:
         properties = {name: value for name, value in entry.envelope.properties.items() if name not in _OWN}
     except ProtocolError:  # undecodable: kept as they are, not lost
@@ -121,6 +130,16 @@ def _marked(entry: Entry, place: Place, reason: str, text: str, now: int) -> Env
     except FormatError:
         fields[PROPERTIES], fields[PROPERTY_TYPES] = pack_properties({**dict(_fitting(properties, notes)), **notes})
     return Envelope(tuple(fields))
+
+
+def _failed_by(failure: Failure) -> Iterator[tuple[str, PropertyValue]]:
+    party = failure.party
+    names = (FAILED_BY_CLIENT_ID, party.client_id), (FAILED_BY_USER, party.user), (FAILED_BY_ADDRESS, party.address)
+    for name, value in names:
+        if value:
+            yield name, value
+    if party.connection:
+        yield FAILED_BY_CONSUMER, f"{party.connection}.{failure.consumer}" if failure.consumer else party.connection
 
 
 def _fitting(

@@ -14,6 +14,7 @@ from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import Entry, key_of
 from sievemq_broker.domain.examining import examine
+from sievemq_broker.domain.failure import Failure
 from sievemq_broker.domain.journal import ENTRY_BYTES, Journal
 from sievemq_broker.domain.origin import RequestId
 from sievemq_broker.domain.overrides import overridden
@@ -852,10 +853,12 @@ class Namespace:
 
     # -- dead letters -------------------------------------------------------------------------------------------
 
-    def dead_letter(self, place: Place, entry: Entry, reason: str, text: str, now: int) -> dead_letters.DeadLettering:
+    def dead_letter(
+        self, place: Place, entry: Entry, reason: str, failure: Failure, now: int
+    ) -> dead_letters.DeadLettering:
         """Move a message to its dead-letter queue (D-22), if that is possible."""
         self.deadlines.spend(dead_letters.effort_of(entry))
-        return dead_letters.dead_letter(self.transfer, place, entry, reason, text, now)
+        return dead_letters.dead_letter(self.transfer, place, entry, reason, failure, now)
 
     # -- for its queues -----------------------------------------------------------------------------------------
 

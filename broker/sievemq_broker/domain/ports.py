@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from sievemq_broker.domain.entry import Entry
+from sievemq_broker.domain.failure import Party
 from sievemq_broker.domain.place import Place
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode
@@ -33,6 +34,10 @@ class DeliveryPort(Protocol):
 
     writable: bool
     needs: list[Stored]
+
+    @property
+    def party(self) -> Party:
+        """The client, for the dead letters of what it fails. Known also after its connection has ended."""
 
     def hold_back(self, consumer_id: int) -> None:
         """The consumer has credit and might have got a message, but this was not :attr:`writable`: it is resumed

@@ -70,7 +70,7 @@ class Host(Protocol):
     def blocked_senders(self, queue: Queue) -> int:
         """Count the senders that wait for room in the queue."""
 
-    def dead_letter(self, place: Place, entry: Entry, reason: str, text: str, now: int) -> DeadLettering:
+    def dead_letter(self, place: Place, entry: Entry, reason: str, failure: Failure, now: int) -> DeadLettering:
         """Move a message to its dead-letter queue, if that is possible."""
 
     def add_work(self, queue: Queue) -> None:
@@ -182,8 +182,8 @@ class Queue(Source):
         self._recall = Recall(self.consumers, self._turns, self._deadlines, self._add_work)
         self.scheduled: dict[int, Entry] = {}
         self.scheduled_bytes = 0
-        #: Scheduled messages that wait for their client: the end of the wait is their last attempt.
-        self._awaiting: set[Entry] = set()
+        #: Scheduled messages that wait for their client: the end of the wait is their last attempt, failed so.
+        self._awaiting: dict[Entry, Failure] = {}
         self._unmatched = Unmatched()
         self.standstill = Standstill()
         self.deleted = False
@@ -675,13 +675,12 @@ class Queue(Source):
             if self.scheduled.pop(entry.sequence, None) is None:
                 return
             self.scheduled_bytes -= len(entry.envelope.packed)
-            awaiting = entry in self._awaiting
-            self._awaiting.discard(entry)
+            awaited = self._awaiting.pop(entry, None)
             if expired:
                 self.expire(entry, now)
                 return
-            if awaiting:
-                self._return([entry] if self._fail(entry, now) else [], now)
+            if awaited is not None:
+                self._return([entry] if self._fail(entry, now, awaited) else [], now)
                 return
             if entry.count or entry.due > entry.envelope.delivery_time:
                 entry.come_back()  # end of a redelivery delay: to the front (ORD-07); or it was held back
@@ -764,7 +763,7 @@ class Queue(Source):
             now: ms epoch.
             marked: these may have been seen: count + 1, redelivered (ACK-08).
             attempts: for how many of `marked`, the first ones, this is an attempt.
-            failure: what the client states of it.
+            failure: what is known of it.
             until: ms epoch; a message for which this would be the last attempt waits until then for its client. 0: it
                 is the last attempt.
         """
@@ -817,7 +816,7 @@ class Queue(Source):
         if attempted and until and self._is_last(entry) and dead_letter_address(self.place.destination) is not None:
             for observer in self.observers:
                 observer.returned(self, entry)
-            self._awaiting.add(entry)
+            self._awaiting[entry] = failure
             self._schedule(entry, until, span=True)
             return False
         if attempted:
@@ -840,7 +839,7 @@ class Queue(Source):
             return True  # it has expired, whatever its consumer says of it
         delay = failure.delay_after(entry.attempts, policy.redelivery_delay_after(entry.attempts))
         if failure.reject or 0 < failure.limit(policy.max_attempts) <= entry.attempts:
-            outcome = self._dead_letter(entry, REJECTED if failure.reject else FAILED, now, failure.text)
+            outcome = self._dead_letter(entry, REJECTED if failure.reject else FAILED, now, failure)
             if outcome is DeadLettering.DONE:
                 entry.end()
                 return False
@@ -852,9 +851,9 @@ class Queue(Source):
         entry.come_back()
         return True
 
-    def _dead_letter(self, entry: Entry, reason: str, now: int, text: str = "") -> DeadLettering:
+    def _dead_letter(self, entry: Entry, reason: str, now: int, failure: Failure = PLAIN) -> DeadLettering:
         """Move a message to its dead-letter queue (D-22), if that is possible, and count it."""
-        outcome = self._host.dead_letter(self.place, entry, reason, text, now)
+        outcome = self._host.dead_letter(self.place, entry, reason, failure, now)
         if outcome is DeadLettering.REFUSED:
             self.counts.refuse_dead_letter()
         elif outcome is DeadLettering.DONE:
@@ -1155,7 +1154,7 @@ class Queue(Source):
         if entry.state == DELAYED:
             del self.scheduled[entry.sequence]
             self.scheduled_bytes -= len(entry.envelope.packed)
-            self._awaiting.discard(entry)
+            self._awaiting.pop(entry, None)
             self._deadlines.void()
         elif entry.state in (READY, STRAY):
             self._unplace(entry)

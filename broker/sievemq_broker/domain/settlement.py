@@ -56,3 +56,9 @@ COUNTED: Final[Mapping[Outcome, Counted]] = {
     Outcome.UNSEEN: Counted(0, 0),
 }
 """The table. Of an acknowledged message nothing is counted: it is gone."""
+
+REASONS: Final[Mapping[Outcome, str]] = {
+    Outcome.LEFT: "its client left without settling it",
+    Outcome.LOST: "the connection of its client was lost",
+}
+"""Why a message has failed, for its dead letter, where its client states nothing."""

@@ -21,6 +21,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 from sievemq_broker.domain.consumer import Consumer
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED
+from sievemq_broker.domain.failure import Party
 from sievemq_broker.domain.journal import TAP, Journal
 from sievemq_broker.domain.origin import Origin, RequestId
 from sievemq_broker.domain.ports import Stored, deliver_each
@@ -91,6 +92,7 @@ class Tap:
         condition: selects messages; None for all.
         terms: its limits.
         now: ms epoch.
+        stored: the journal keeps it, and its messages, across restarts.
 
     Attributes:
         log: messages that the reader has not acknowledged.
@@ -110,8 +112,8 @@ class Tap:
 
     mode: Mode
     __slots__ = (
-        "__weakref__", "_armed", "_keeper", "acknowledged", "claim", "condition", "destination", "ended", "heard", "id",
-        "log", "lost", "missed", "name", "number", "open", "origin", "owner", "reader", "terms",
+        "__weakref__", "_armed", "_keeper", "_stored", "acknowledged", "claim", "condition", "destination", "ended",
+        "heard", "id", "log", "lost", "missed", "name", "number", "open", "origin", "owner", "reader", "terms",
     )  # fmt: skip
 
     #: What :class:`Deadlines` needs of an item, see :class:`sievemq_broker.domain.deadlines.Item`.
@@ -127,8 +129,10 @@ class Tap:
         condition: Condition | None,
         terms: TapTerms,
         now: int,
+        stored: bool = True,
     ) -> None:
         self._keeper = keeper
+        self._stored = stored
         self.id = tap_id
         self.name = name
         self.destination = destination
@@ -335,12 +339,16 @@ class Tap:
 
     # -- the journal --------------------------------------------------------------------------------------------
 
+    @property
+    def _journal(self) -> Journal | None:
+        return self._keeper.journal if self._stored else None
+
     def record(self) -> None:
         """Store the state of the tap in the journal, if there is one.
 
         After a restart a copy tap is restored with its messages: they are stored under its number. A drain tap is
         restored too, but its messages are on their queue again, marked: they count as lost, and get new sequences."""
-        journal = self._keeper.journal
+        journal = self._journal
         if journal is None:
             return
         condition, terms = self.condition, self.terms
@@ -380,12 +388,12 @@ class Tap:
 
     def _gone(self) -> list[int] | None:
         """Removes messages from the journal by number, once the tap no longer holds them."""
-        journal = self._keeper.journal
+        journal = self._journal
         return journal.apart.gone if journal is not None and self.number else None
 
     def forget(self) -> None:
         """Remove the tap and its messages from the journal."""
-        journal = self._keeper.journal
+        journal = self._journal
         if journal is not None:
             self.log.drop(self.log.last, self._gone())
             journal.define(TAP, self._key, None)
@@ -401,7 +409,7 @@ class CopyTap(Tap):
         #: Messages that waited in the queue when the tap was created, and arrivals since; their selector is not
         #: evaluated yet.
         self._waiting: deque[Envelope] = deque()
-        journal = self._keeper.journal
+        journal = self._journal
         if journal is not None:
             self.number = journal.take_number()
         self._attach()
@@ -464,7 +472,7 @@ class CopyTap(Tap):
         log, terms = self.log, self.terms
         stored = 0
         if self.number:  # NON_PERSISTENT ones too: sequences without holes are worth the room
-            journal = self._keeper.journal
+            journal = self._journal
             assert journal is not None  # otherwise no number
             stored = journal.keep(self.number, packed)
         log.append(packed, count, now, stored)
@@ -618,6 +626,11 @@ class DrainTap(Tap):
         finish(partial(self._consumer.abandon, None), now)
 
     # -- what the queue says ------------------------------------------------------------------------------------
+
+    @property
+    def party(self) -> Party:
+        """Its reader, as far as it is known."""
+        return Party(self.reader or "", user=self.owner)
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         """Take a message for good: it is never recalled."""

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
+from sievemq_broker.domain.failure import NOBODY, Party
 from sievemq_broker.domain.ports import Stored
 from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.session.life import CLOSING, LEAVING, Life
@@ -42,8 +43,8 @@ class Outlet(ClientPort):
     """
 
     __slots__ = (
-        "_deliveries_wait", "_flush_due", "_high", "_life", "_owner", "_settings", "_wake", "congested", "needs",
-        "writable",
+        "_deliveries_wait", "_flush_due", "_high", "_life", "_owner", "_party", "_settings", "_wake", "congested",
+        "needs", "writable",
     )  # fmt: skip
 
     def __init__(self, settings: SessionSettings, wake: Callable[[], None]) -> None:
@@ -52,6 +53,7 @@ class Outlet(ClientPort):
         self._wake = wake
         self._owner: PortOwner | None = None
         self._life = _UNUSED
+        self._party = NOBODY
         self.writable = True
         self.needs: list[Stored] = []
         self.congested = False
@@ -73,6 +75,13 @@ class Outlet(ClientPort):
     def attach(self, owner: PortOwner, life: Life) -> None:
         self._owner = owner
         self._life = life
+
+    @property
+    def party(self) -> Party:
+        return self._party
+
+    def introduce(self, party: Party) -> None:
+        self._party = party
 
     def drop_references(self) -> None:
         """The transport is gone: remove the references between connection, outlet and I/O layer. Reference counts free

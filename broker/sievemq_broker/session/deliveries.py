@@ -105,8 +105,9 @@ class Deliveries:
 
     def returned(self) -> dict[int, Returned]:
         """What goes back of each when the connection is lost."""
+        party = self._out.party
         return {
-            consumer.id: Returned(consumer.source, [], self.owners[consumer.id].transaction is not None, count)
+            consumer.id: Returned(consumer.source, [], self.owners[consumer.id].transaction is not None, count, party)
             for consumer in self.consumers.values()
             if (count := consumer.unacknowledged)
         }

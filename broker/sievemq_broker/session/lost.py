@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Held, Source
+from sievemq_broker.domain.failure import PLAIN, Party
 from sievemq_broker.domain.shares import Shares
 
 #: The most connections remembered. The user with most of them loses the oldest. Some hundred bytes each.
@@ -46,12 +47,13 @@ class Report(NamedTuple):
 
 class Returned(NamedTuple):
     """The messages of a consumer when its connection was lost: its queue; the returned messages; whether they were
-    received in a transaction; and the number of all."""
+    received in a transaction; the number of all; and its client."""
 
     source: Source
     held: list[Held]
     transacted: bool
     messages: int
+    party: Party
 
 
 class Survived(NamedTuple):
@@ -61,11 +63,13 @@ class Survived(NamedTuple):
         source: its queue.
         held: what it was on the lost connection.
         last: the last tag there that the application may have seen.
+        party: the client, as it was there.
     """
 
     source: Source
     held: Held
     last: int
+    party: Party
 
 
 class Memory:
@@ -144,18 +148,19 @@ class Memory:
             Messages that waited and returned so, by consumer.
         """
         survived: dict[int, Survived] = {}
-        for consumer_id, (source, held, transacted, _) in self.returned.items():
+        for consumer_id, (source, held, transacted, _, party) in self.returned.items():
             seen, acknowledged = report.handed.get(consumer_id), 0 if transacted else report.done.get(consumer_id, 0)
             after, failed = report.failed.get(consumer_id, (0, 0))
             source.settle_returned([each for each in held if each.tag <= acknowledged])
             if failed:
                 after = max(after, acknowledged)
-                source.fail_returned([each for each in held if after < each.tag <= failed], now)
+                back = [each for each in held if after < each.tag <= failed]
+                source.fail_returned(back, now, PLAIN.by(party, consumer_id))
             if seen is not None:
                 source.unmark([each for each in held if each.tag > max(seen, acknowledged)], now)
             for each in source.end_wait(held, now):
                 if seen is not None:
-                    survived[consumer_id] = Survived(source, each._replace(attempted=False), seen)
+                    survived[consumer_id] = Survived(source, each._replace(attempted=False), seen, party)
         self.returned = {}
         return survived
 

@@ -214,7 +214,8 @@ class Member:
             for consumer_id, tag in pairs(handed).items():
                 survived = self._survived.pop(consumer_id, None)
                 if survived is not None and survived.held.tag <= tag <= survived.last:
-                    survived.source.fail_returned([survived.held], now, failure)
+                    stated = failure.by(survived.party, consumer_id)
+                    survived.source.fail_returned([survived.held], now, stated)
 
     # -- being remembered ---------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.failure import Party
 from sievemq_broker.domain.namespace import Namespace
 from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.queue import Queue
@@ -317,9 +318,15 @@ class Peer:
         self.member.give_way(report.handed)
         self.close(ErrorCode.HEARTBEAT_MISSED, "its client has reconnected on another connection", now)
 
+    def introduce(self) -> None:
+        """The client has its names, or has claimed a client id."""
+        member = self.member
+        self.out.introduce(Party(member.id, member.client_id, member.identity.user, self.address))
+
     def welcomed(self) -> None:
         """The handshake is complete."""
         self.life.welcome()
+        self.introduce()
         self.see_clock(self.services.clock_offset, self.out.follows_clock)
         if self.services.blocked is not None:
             self.flow_changed()

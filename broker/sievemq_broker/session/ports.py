@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.failure import Party
 from sievemq_broker.domain.journal import Share
 from sievemq_broker.domain.ports import DeliveryPort, Stored
 from sievemq_broker.domain.settlement import Outcome
@@ -89,6 +90,9 @@ class ClientPort(DeliveryPort, Protocol):
 
     def attach(self, owner: PortOwner, life: Life) -> None:
         """Become the port of `owner`, whose connection has this life."""
+
+    def introduce(self, party: Party) -> None:
+        """The client has these names from now on."""
 
     def stop_deliveries(self) -> None:
         """The client is gone, or about to be: drop later output of the domain, and input that was not decoded."""

@@ -23,6 +23,16 @@ FIRST_FAILURE: Final = f"{NOTES}FirstFailure"
 LAST_FAILURE: Final = f"{NOTES}LastFailure"
 """Ms epoch."""
 ERROR: Final = f"{NOTES}Error"
-"""What the client stated of the last failure, if it did: the last line of the listener's traceback."""
+"""Of the last failure: what the client stated, such as the last line of the listener's traceback; or that its
+connection was lost. Absent if the client gave no reason."""
 MAX_ERROR_CHARS: Final = 1_000
 """Of that text."""
+FAILED_BY: Final = f"{NOTES}FailedBy"
+"""Begins the names of the properties that tell which client had the message at the last failure. Each is absent if the
+client has no such name; a message that expired has none of them."""
+FAILED_BY_CLIENT_ID: Final = f"{FAILED_BY}ClientID"
+FAILED_BY_USER: Final = f"{FAILED_BY}User"
+FAILED_BY_ADDRESS: Final = f"{FAILED_BY}Address"
+"""Of the client's end of the connection."""
+FAILED_BY_CONSUMER: Final = f"{FAILED_BY}Consumer"
+"""The connection's id, a full stop, and the number of the consumer in it: as the management API names consumers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings, Namespace
+from sievemq_broker.domain.failure import NOBODY
 from sievemq_broker.domain.ports import Stored, deliver_each
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import MESSAGE_ID, BodyKind, Envelope, pack_properties
@@ -51,6 +52,7 @@ class Port:
     def __init__(self) -> None:
         self.writable = True
         self.needs: list[Stored] = []
+        self.party = NOBODY
         self.deliveries: list[Delivery] = []
         self.rows: list[int] = []
         self.recalls: list[tuple[int, list[int]]] = []

@@ -20,6 +20,7 @@ from sievemq_broker.domain import Consumer, DestinationPolicy
 from sievemq_broker.domain import backlog as backlog_module
 from sievemq_broker.domain import scan as scan_module
 from sievemq_broker.domain import view as view_module
+from sievemq_broker.domain.failure import NOBODY, Party
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.matching import lookup as lookup_module
 from sievemq_core.errors import ErrorCode
@@ -65,6 +66,7 @@ class Receiver:
     text: str | None
     consumer: Consumer = field(default=None)  # type: ignore[assignment]
     writable: bool = True
+    party: Party = NOBODY
     held_back: bool = False
     credit: int = 0
     tag: int = 0

@@ -28,7 +28,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     Transfer,
 )
 from sievemq_core.errors import ErrorCode
-from sievemq_core.message.dead_letters import ATTEMPTS
+from sievemq_core.message.dead_letters import ATTEMPTS, ERROR, FAILED_BY_CONSUMER
 from sievemq_core.message.envelope import MESSAGE_ID
 
 from ..session.harness import World, envelope
@@ -164,6 +164,25 @@ def test_dead_letters_were_in_work_as_often_as_the_limit_says(kind: Any, prefetc
     assert sorted(handled + dead) == sorted(sent)
     letters = world.queue("queue:DLQ.q").main.waits(-1, 99)
     assert {entry.envelope.properties[ATTEMPTS] for entry in letters} <= {MOST}
+
+
+@pytest.mark.parametrize("kind", [StompWorker, AmqpWorker])
+@pytest.mark.parametrize("how", ["failed", "cut"])
+def test_a_dead_letter_names_the_client_that_failed_it(kind: Any, how: str) -> None:
+    world = World(broker=Broker(DomainSettings(default_policy=DestinationPolicy(max_attempts=1))))
+    fill(world, 1)
+    worker = kind(world, 1)
+    peer = worker.client.broker.peer
+    [number] = peer.deliveries.consumers
+    taken = worker.next()
+    assert taken is not None
+    if how == "failed":
+        worker.failed(taken[1])
+    worker.end("cut")
+    [letter] = world.queue("queue:DLQ.q").main.waits(-1, 9)
+    assert letter.envelope.properties[FAILED_BY_CONSUMER] == f"{peer.member.id}.{number}"
+    reason = "the connection of its client was lost" if how == "cut" else None
+    assert letter.envelope.properties.get(ERROR) == reason
 
 
 @pytest.mark.parametrize("kind", [StompWorker, AmqpWorker])

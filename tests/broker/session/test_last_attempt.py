@@ -12,7 +12,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.session import lost
-from sievemq_core.message.dead_letters import ATTEMPTS
+from sievemq_core.message.dead_letters import ATTEMPTS, ERROR, FAILED_BY, FAILED_BY_ADDRESS, FAILED_BY_CONSUMER
 
 from .harness import CLIENT, TRANSACTED, Client, Consumer, World, envelope
 from .test_resume import KEEP, back, consume_again, reopen
@@ -60,6 +60,12 @@ def dead(world: World) -> list[tuple[int, str]]:
     return world.client().browse(DEAD)
 
 
+def failed_by(world: World) -> dict[str, Any]:
+    """What the first dead letter tells of its last failure."""
+    properties = queue_of(world, DEAD).main.waits(-1, 9)[0].envelope.properties
+    return {name: value for name, value in properties.items() if name.startswith((FAILED_BY, ERROR))}
+
+
 def test_it_waits_while_the_others_go_to_other_consumers(world: World) -> None:
     client, _ = working(world, "a", "b")
     client.drop()
@@ -70,7 +76,7 @@ def test_it_waits_while_the_others_go_to_other_consumers(world: World) -> None:
 
 
 def test_it_is_dead_lettered_when_its_client_does_not_come_back(world: World) -> None:
-    client, _ = working(world, "a")
+    client, consumer = working(world, "a")
     client.drop()
     world.later(KEEP - 1)
     assert dead(world) == []
@@ -78,6 +84,11 @@ def test_it_is_dead_lettered_when_its_client_does_not_come_back(world: World) ->
     assert dead(world) == [(1, "a")]
     [letter] = queue_of(world, DEAD).main.waits(-1, 9)
     assert letter.envelope.properties[ATTEMPTS] == 1
+    assert failed_by(world) == {
+        FAILED_BY_ADDRESS: "memory",
+        FAILED_BY_CONSUMER: f"{client.broker.peer.member.id}.{consumer.id}",
+        ERROR: "the connection of its client was lost",
+    }
     new, _ = back(world, client, failed=(1, 0, 1))
     assert new.browse(DEAD) == [(1, "a")]
 
@@ -109,6 +120,7 @@ def test_it_is_dead_lettered_when_the_client_states_a_failure(world: World, loss
     loss(client)
     back(world, client, handed=(consumer.id, 2), failed=(consumer.id, 0, 2))
     assert dead(world) == [(1, "a"), (1, "b")]
+    assert failed_by(world)[FAILED_BY_CONSUMER] == f"{client.broker.peer.member.id}.{consumer.id}"
     assert world.client().browse() == [(1, "c")]
 
 

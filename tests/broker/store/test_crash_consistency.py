@@ -20,6 +20,7 @@ from tests.broker.at_once import abandon, close, recover, release
 
 from sievemq_broker.domain import Broker, Consumer, DestinationPolicy, DomainSettings
 from sievemq_broker.domain.consumer import Held, Source
+from sievemq_broker.domain.failure import NOBODY
 from sievemq_broker.domain.journal import BATCH_BYTES
 from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.publishing import Sends
@@ -63,6 +64,7 @@ class Port:
     def __init__(self) -> None:
         self.writable = True
         self.needs: list[Stored] = []
+        self.party = NOBODY
 
     def deliver(self, *_: object) -> None: ...
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:

@@ -9,6 +9,7 @@ from tests.broker.at_once import close, recover, release, settle
 
 from sievemq_broker.domain import Broker
 from sievemq_broker.domain.consumer import Held
+from sievemq_broker.domain.failure import NOBODY
 from sievemq_broker.domain.journal import HELD_FLAG, Batch, Journal, state_of
 from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.publishing import AT_ONCE, Sends
@@ -26,6 +27,7 @@ class Port:
     def __init__(self) -> None:
         self.writable = True
         self.needs: list[Stored] = []
+        self.party = NOBODY
 
     def deliver(self, *_: object) -> None: ...
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:

@@ -11,6 +11,7 @@ from tests.broker.at_once import close
 from typer.testing import CliRunner, Result
 
 from sievemq_broker.domain import Broker
+from sievemq_broker.domain.failure import NOBODY
 from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.store import DamagedError, SqliteStore
@@ -24,6 +25,7 @@ class Port:
     def __init__(self) -> None:
         self.writable = True
         self.needs: list[Stored] = []
+        self.party = NOBODY
 
     def deliver(self, *_: object) -> None: ...
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:

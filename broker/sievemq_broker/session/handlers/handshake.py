@@ -121,6 +121,7 @@ def on_set_client_id(peer: Peer, command: SetClientId, now: int) -> None:
     if peer.agenda.wait_for_return(holder, command, partial(on_set_client_id, peer, command)):
         return
     peer.member.claim_client_id(command.client_id)
+    peer.introduce()
     peer.out.answer(command.request)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.broker.store.support import NOW, message
 
 from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.failure import NOBODY
 from sievemq_broker.domain.ports import Stored
 from sievemq_broker.domain.restore import restore
 from sievemq_broker.domain.store import StoreError
@@ -28,6 +29,7 @@ class Port:
     def __init__(self) -> None:
         self.writable = True
         self.needs: list[Stored] = []
+        self.party = NOBODY
 
     def deliver(self, *_: object) -> None: ...
     def deliver_row(self, consumer_id: int, tag: int, row: list[bytes]) -> int:
