@@ -38,7 +38,7 @@ def json_line(record: Any) -> str:
 
 
 def as_json(message: Message) -> str:
-    """One line of JSON (:mod:`sievemq_core.message.record`); :mod:`sievemq.cli.lines` reads it."""
+    """One line of JSON (:mod:`sievemq_core.message.record`)."""
     destination = message.get_jms_destination()
     target = None if destination is None else str(destination)
     record = record_of(message._fields, target, lambda: message.properties, _content(message))

@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Annotated, Any, Final, NoReturn
+from typing import IO, Annotated, Final, NoReturn
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from sievemq import Queue, Session
+from sievemq import DeliveryMode, Queue, Session
 from sievemq.blocking import MessageProducer
 from sievemq.cli.broker_access import (
     DEFAULT_URL,
@@ -28,10 +28,14 @@ from sievemq.cli.broker_access import (
     warned,
 )
 from sievemq.cli.exits import FAILED, NOT_FOUND, USAGE
-from sievemq.cli.lines import Line, read_line
 from sievemq.cli.send import Reporter, commit
 from sievemq.cli.show import as_json, harmless
+from sievemq.destinations import Destination
+from sievemq.messages import received
 from sievemq_core.counted import counted
+from sievemq_core.errors import FormatError
+from sievemq_core.message.envelope import DELIVERY_MODE, DELIVERY_TIME, EXPIRATION, PRIORITY
+from sievemq_core.message.record import Recorded, read_record
 from sievemq_core.output import OutputError, complain, report, write
 
 #: Messages per transaction.
@@ -148,18 +152,20 @@ def import_(
     report(f"{counted(done, 'message', form=',')} imported" + (f", {skipped:,} expired" if skipped else ""))
 
 
-def _send(producer: MessageProducer, line: Line, target: Any) -> bool:
+def _send(producer: MessageProducer, line: Recorded, target: Destination) -> bool:
     """Send a message; False if it has expired."""
-    now = round(time.time() * 1000)
-    if line.expiration and line.expiration <= now:
+    now, fields = round(time.time() * 1000), line.fields
+    expiration, mode = fields[EXPIRATION], DeliveryMode(fields[DELIVERY_MODE])
+    if expiration and expiration <= now:
         return False
-    producer.set_delivery_delay(max(0, line.delivery_time - now))
-    lives = line.expiration - now if line.expiration else 0
-    producer.send(target, line.message, delivery_mode=line.delivery_mode, priority=line.priority, time_to_live=lives)
+    producer.set_delivery_delay(max(0, fields[DELIVERY_TIME] - now))
+    lives = expiration - now if expiration else 0
+    message = received(fields, target, 0, None)
+    producer.send(target, message, delivery_mode=mode, priority=fields[PRIORITY], time_to_live=lives)
     return True
 
 
-def _lines(file: Path, to: str | None) -> Iterator[tuple[Line, int]]:
+def _lines(file: Path, to: str | None) -> Iterator[tuple[Recorded, int]]:
     """The messages in a file, with the lengths of their lines; a wrong line ends the command."""
     name = "the standard input" if str(file) == "-" else str(file)
     try:
@@ -171,10 +177,10 @@ def _lines(file: Path, to: str | None) -> Iterator[tuple[Line, int]]:
                 if not text.strip():
                     continue
                 try:
-                    line = read_line(text.decode("utf-8", "surrogatepass"))
+                    line = read_record(text.decode("utf-8", "surrogatepass"))
                     if line.destination is None and to is None:
-                        raise ValueError("destination: no queue or topic that it was sent to; name one with --to")
-                except ValueError as error:
+                        raise FormatError("destination: no queue or topic that it was sent to; name one with --to")
+                except (FormatError, UnicodeDecodeError) as error:
                     _end(f"{name}, line {number:,}: {error}", USAGE)
                 yield line, len(text)
     except OSError as error:
