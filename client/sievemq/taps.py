@@ -121,6 +121,7 @@ def open_tap(
     retain_age: Milliseconds | None = None,
     lease: Milliseconds | None = None,
     existing: bool = False,
+    stored: bool = True,
     reader: str | None = None,
 ) -> tuple[Tap, TapState]:
     """The tap with this name on a destination; created if there is none.
@@ -136,6 +137,7 @@ def open_tap(
         retain_age: how long a copy is kept, a timedelta or an int of milliseconds; 0 for no limit.
         lease: how long its reader may be silent, likewise; then a drain gives back what it holds and a copy ends.
         existing: create the tap only on an existing destination, or on the dead-letter queue of one.
+        stored: false for a copy that the broker need not keep across a restart.
         reader: name of the only program that may read it, for as long as this connection is open.
 
     Returns:
@@ -154,6 +156,7 @@ def open_tap(
         "retain_age": None if retain_age is None else milliseconds("retain_age", retain_age),
         "lease": None if lease is None else milliseconds("lease", lease),
         "existing": existing or None,
+        "stored": None if stored else False,
         "reader": reader,
     }
     fields = fields_of(connection._engine, name, str(destination), mode, selector, options)

@@ -203,6 +203,36 @@ def _remover(queue: Queue) -> Act:
     return act
 
 
+def bring(
+    namespace: Namespace, target: str, envelopes: Iterable[Envelope], skipped: int, now: int, budget: Budget
+) -> Task[Handled]:
+    """Send new messages, whose sender cannot wait, in order; one that is refused ends it.
+
+    Args:
+        target: address of a queue or topic.
+        envelopes: the messages.
+        skipped: how many others were skipped before.
+        now: ms epoch.
+    """
+    outcome = Handled(skipped=skipped)
+    for envelope in envelopes:
+        outcome.match()
+        sends = Sends([(target, envelope)])
+        try:
+            now = yield from namespace.examine(sends, now, budget)
+            [(_, ready)] = sends
+            namespace.check_room(parse_address(target), ready)
+            namespace.transfer(target, ready, now)
+        except SieveError as error:
+            outcome.stop(error)
+            break
+        outcome.note(True)
+        budget.spend(1 + _TOUCHED)
+        if budget.spent:
+            now = yield
+    return outcome
+
+
 def _transfer(
     namespace: Namespace, target: str, queue: Queue, entry: Entry, envelope: Envelope, now: int, budget: Budget
 ) -> Task[bool]:

@@ -177,7 +177,7 @@ class Taps:
             options: retain_messages, retain_bytes, retain_age, lease (ms); ``start``: ``earliest`` begins with what
                 waits in the queue, ``latest`` (the default) with what comes next. A drain always takes everything,
                 outcomes are always those to come. ``existing``: true makes a new tap only on a destination that is
-                there, or on the dead-letter queue of one.
+                there, or on the dead-letter queue of one. ``stored``: false makes a copy that ends with the broker.
             now: ms epoch.
             owner: the user, of a new one.
             request: that asks for it.
@@ -239,7 +239,8 @@ class Taps:
                 ErrorCode.INVALID_DESTINATION,
                 {"destination": destination.label},
             )
-        made = self.make(mode, tap_id, name, destination, condition, terms, now)
+        stored = mode != "copy" or options.get("stored") is not False
+        made = self.make(mode, tap_id, name, destination, condition, terms, now, stored)
         if mode == "copy" and start == "earliest" and isinstance(destination, Queue):
             assert isinstance(made, CopyTap)
             waiting = destination.main.waits(-1, destination.depth)
@@ -278,6 +279,7 @@ class Taps:
         condition: Condition | None,
         terms: TapTerms,
         now: int,
+        stored: bool = True,
     ) -> CopyTap | DrainTap:
         """Create a tap, or restore a stored one."""
         made: CopyTap | DrainTap
@@ -286,7 +288,7 @@ class Taps:
             made = DrainTap(self, tap_id, name, destination, condition, terms, now)
         else:
             kind = OutcomeTap if mode == "outcomes" else CopyTap
-            made = kind(self, tap_id, name, destination, condition, terms, now)
+            made = kind(self, tap_id, name, destination, condition, terms, now, stored)
         self.made += 1
         self._taps[destination.label, name] = made
         return made

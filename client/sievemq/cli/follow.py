@@ -30,7 +30,15 @@ def arriving(connection: Connection, queue: Queue, selector: str | None) -> Gene
     """
     name = f"browse {secrets.token_hex(6)}"
     tap, state = open_tap(
-        connection, name, queue, selector=selector, start="earliest", lease=_LEASE, existing=True, reader=name
+        connection,
+        name,
+        queue,
+        selector=selector,
+        start="earliest",
+        lease=_LEASE,
+        existing=True,
+        stored=False,
+        reader=name,
     )
     try:
         after, missed = state.first - 1, state.missed

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.broker.at_once import abandon, anywhere, done, recover, settle
 
-from sievemq_broker.domain import DestinationPolicy, management
+from sievemq_broker.domain import Consumer, DestinationPolicy, management
 from sievemq_broker.domain.failure import Failure, Party
 from sievemq_broker.domain.management import Choice
 from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.work import Budget, Task, finish
 from sievemq_core.message import dead_letters as notes
 
-from .support import NOW, World, message
+from .support import NOW, Port, World, message
 
 BILLING = Party("c1", "billing", "ann", "10.0.0.7:4711")
 BY_BILLING = {
@@ -37,9 +37,9 @@ def failed_by(world: World) -> dict[str, Any]:
     return {name: value for name, value in letter.properties.items() if name.startswith(wanted)}
 
 
-def consumer_of(world: World, party: Party = BILLING) -> Any:
+def consumer_of(world: World, party: Party = BILLING) -> Consumer:
     consumer = world.consumer("queue:q")
-    consumer.port.party = party
+    cast("Port", consumer.port).party = party
     world.send("queue:q", "a")
     return consumer
 

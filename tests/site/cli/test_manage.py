@@ -255,7 +255,9 @@ def test_dead_letters(sievemq: Sievemq, context: JMSContext) -> None:
         context.recover()
     consumer.close()
     lines = sievemq("dlq", "ls").lines
-    assert lines[1].split("\t")[:4] == ["DLQ.orders", "3", "attempts", "queue:orders"]
+    cells = lines[1].split("\t")
+    assert cells[:4] == ["DLQ.orders", "3", "attempts", "queue:orders"]
+    assert "127.0.0.1:" in cells[lines[0].split("\t").index("last failed by")]
     assert json.loads(sievemq("dlq", "ls", "--json").out)["groups"][0]["messages"] == 3
     assert sievemq("dlq", "retry", "DLQ.orders", "-s", "n = 1", "--yes").out == "1 message sent back\n"
     assert bodies(context, "orders") == ["1"]

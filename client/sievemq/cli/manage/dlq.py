@@ -29,6 +29,8 @@ _COLUMNS: Columns = {
     "origin": lambda row: row["origin"] or "",
     "subscription": lambda row: row["subscription"] or "",
     "failures (UTC)": lambda row: period(row["first_failure"], row["last_failure"]),
+    "last failed by": lambda row: _client(row["failed_by"]),
+    "why": lambda row: row["error"] or "",
 }
 
 
@@ -39,7 +41,7 @@ def list_dead_letters(place: Place, *, as_json: LinesOption = False) -> None:
     api = place.api()
     queues = api.rows(f"{api.place()}/dead-letters", "queues")
     nothing = f"no dead letters in namespace {place.namespace}"
-    print_rows(queues if as_json else _groups(queues), _COLUMNS, as_json, nothing, seldom=("subscription",))
+    print_rows(queues if as_json else _groups(queues), _COLUMNS, as_json, nothing, seldom=("subscription", "last failed by", "why"))
 
 
 @dlq.command()
@@ -97,4 +99,11 @@ def _groups(queues: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         rest = row["depth"] - row["examined"]
         if rest > 0:  # said, not left out: the broker looks at so many of each queue
             unseen = {"origin": None, "subscription": None, "reason": "(not looked at)", "messages": rest}
-            yield {"address": row["address"], **unseen, "first_failure": 0, "last_failure": 0}
+            none = {"first_failure": 0, "last_failure": 0, "failed_by": None, "error": None}
+            yield {"address": row["address"], **unseen, **none}
+
+
+def _client(failed_by: dict[str, Any] | None) -> str:
+    """The client of the latest failure, by the name that tells most."""
+    names = ("client_id", "user", "address", "consumer")
+    return next((failed_by[name] for name in names if failed_by[name]), "") if failed_by else ""

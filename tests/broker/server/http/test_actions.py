@@ -125,7 +125,11 @@ def test_dead_letters_are_grouped_and_return_to_their_origin(api: Api, context: 
         ("queue:q", "attempts", 3),
         (None, None, 1),
     ]
-    assert queues[0]["groups"][0]["first_failure"] > 0
+    failed, sent = queues[0]["groups"]
+    assert failed["first_failure"] > 0
+    assert (failed["failed_by"]["user"], failed["failed_by"]["address"][:10]) == (None, "127.0.0.1:")
+    assert "." in failed["failed_by"]["consumer"]
+    assert (sent["failed_by"], sent["error"]) == (None, None)
     assert api.get("dead-letters", examine=2)["queues"][0]["examined"] == 2
     assert counts(api.act("queue:DLQ.q", "retry", selector="n < 1")) == (1, 1, False)
     outcome = api.act("queue:DLQ.q", "retry")

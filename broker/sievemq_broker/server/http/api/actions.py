@@ -140,6 +140,11 @@ async def _act(
         outcome = await run(call.server, partial(verb, queue, choice))
     finally:
         call.management.end_action()
+    return touched(outcome, body.dry_run)
+
+
+def touched(outcome: management.Handled, dry_run: bool) -> answers.Touched:
+    """What an action has done."""
     stopped = None
     if outcome.stopped is not None:
         error = answer_to(outcome.stopped)
@@ -147,7 +152,7 @@ async def _act(
     return answers.Touched(
         matched=outcome.matched,
         touched=outcome.touched,
-        dry_run=body.dry_run,
+        dry_run=dry_run,
         more=outcome.more,
         skipped=outcome.skipped,
         stopped=stopped,

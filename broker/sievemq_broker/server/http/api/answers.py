@@ -91,6 +91,9 @@ class Message(Answer, kw_only=True):
     body_size: int
     properties: dict[str, Value]
     unreadable: Annotated[str | None, Meta(description="Reason why its properties cannot be decoded.")]
+    preview: Annotated[
+        str | None, Meta(description="The beginning of its body as text; null unless `preview` is asked for.")
+    ] = None
 
 
 class Messages(Answer, kw_only=True):
@@ -598,6 +601,15 @@ class Applied(Answer, kw_only=True):
 # -- dead letters ------------------------------------------------------------------------------------------------------
 
 
+class FailedBy(Answer, kw_only=True):
+    """The client that had a message when it failed."""
+
+    client_id: str | None
+    user: str | None
+    address: Annotated[str | None, Meta(description="Of the client's end of the connection.")]
+    consumer: Annotated[str | None, Meta(description="Id of the consumer, as in the list of consumers.")]
+
+
 class DeadLetterGroup(Answer, kw_only=True):
     """Dead letters of one origin that died of one reason."""
 
@@ -607,13 +619,19 @@ class DeadLetterGroup(Answer, kw_only=True):
     messages: int
     first_failure: int
     last_failure: int
+    failed_by: Annotated[
+        FailedBy | None, Meta(description="Of the latest failure: the client; null if none is known.")
+    ] = None
+    error: Annotated[str | None, Meta(description="Of the latest failure: the reason that is known.")] = None
 
-    def add(self, first_failure: object, last_failure: object) -> None:
-        """Count a message, which may carry when it failed first and last."""
+    def add(self, first: object, last: object, failed_by: FailedBy | None, error: str | None) -> None:
+        """Count a message, which may carry when it failed first and last; by which client, and why."""
         self.messages += 1
-        if isinstance(first_failure, int) and isinstance(last_failure, int):
-            self.first_failure = min(self.first_failure or int(first_failure), int(first_failure))
-            self.last_failure = max(self.last_failure, int(last_failure))
+        if not isinstance(first, int) or not isinstance(last, int):
+            return
+        self.first_failure = min(self.first_failure or int(first), int(first))
+        if last >= self.last_failure:
+            self.last_failure, self.failed_by, self.error = int(last), failed_by, error
 
 
 class DeadLetterQueue(Answer, kw_only=True):

@@ -18,7 +18,9 @@ from sievemq_broker.server.http.api import (
     refusals,
     selectors,
     subscriptions,
+    tail,
     taps,
+    transfer,
     whoami,
 )
 from sievemq_broker.server.http.api.declare import Endpoint
@@ -34,6 +36,8 @@ ROUTES = tuple(
         namespaces,
         destinations,
         messages,
+        transfer,
+        tail,
         actions,
         consumers,
         subscriptions,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -87,7 +88,6 @@ def _groups(
                 properties = {}
             origin, reason = properties.get(notes.ORIGIN), properties.get(notes.REASON)
             subscription = properties.get(notes.SUBSCRIPTION)
-            first, last = properties.get(notes.FIRST_FAILURE), properties.get(notes.LAST_FAILURE)
             entry.envelope.compact()
             key = (origin, subscription, reason)
             group = groups.get(key)
@@ -100,7 +100,8 @@ def _groups(
                     first_failure=0,
                     last_failure=0,
                 )
-            group.add(first, last)
+            first, last = properties.get(notes.FIRST_FAILURE), properties.get(notes.LAST_FAILURE)
+            group.add(first, last, _failed_by(properties), _text(properties.get(notes.ERROR)))
     ordered = sorted(groups.values(), key=lambda group: -group.messages)
     return answers.DeadLetterQueue(
         address=queue.label,
@@ -109,6 +110,16 @@ def _groups(
         groups=ordered,
         may=call.identity.verbs(queue.place.namespace, queue.label),
     )
+
+
+def _failed_by(properties: Mapping[str, object]) -> answers.FailedBy | None:
+    names = (
+        notes.FAILED_BY_CLIENT_ID, notes.FAILED_BY_USER, notes.FAILED_BY_ADDRESS, notes.FAILED_BY_CONSUMER,
+    )  # fmt: skip
+    client_id, user, address, consumer = [_text(properties.get(name)) for name in names]
+    if client_id is user is address is consumer is None:
+        return None
+    return answers.FailedBy(client_id=client_id, user=user, address=address, consumer=consumer)
 
 
 def _text(value: object) -> str | None:

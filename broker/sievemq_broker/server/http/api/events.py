@@ -52,8 +52,9 @@ async def listen(call: Call[requests.Watch, Any]) -> None:
         await call.send({"type": "http.response.body", "body": b""})
         return
     hub.add(listener, Headers(scope=call.scope).get("last-event-id") or call.query.since)
-    gone = asyncio.create_task(_disconnected(call, listener))
-    heartbeat = _packed((None, ("heartbeat", {"seconds": HEARTBEAT_SECONDS})))
+    gone = asyncio.create_task(disconnected(call))
+    gone.add_done_callback(lambda _: listener.end())
+    heartbeat = pack_event("heartbeat", {"seconds": HEARTBEAT_SECONDS})
     try:
         await hub.ready()
         await call.send({"type": "http.response.start", "status": 200, "headers": head})
@@ -70,13 +71,18 @@ async def listen(call: Call[requests.Watch, Any]) -> None:
             await gone
 
 
-async def _disconnected(call: Call[Any, Any], listener: Listener) -> None:
+async def disconnected(call: Call[Any, Any]) -> None:
+    """Return when the client has disconnected."""
     while (await call.receive())["type"] != "http.disconnect":
         pass
-    listener.end()
 
 
 def _packed(told: Told) -> bytes:
     event_id, (name, about) = told
+    return pack_event(name, about, event_id)
+
+
+def pack_event(name: str, about: object, event_id: str | None = None) -> bytes:
+    """A server-sent event."""
     head = b"" if event_id is None else b"id: " + event_id.encode() + b"\n"
     return head + b"event: " + name.encode() + b"\ndata: " + msgspec.json.encode(about) + b"\n\n"

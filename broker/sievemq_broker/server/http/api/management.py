@@ -2,10 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from sievemq_broker.server.http.api.hub import Hub
 from sievemq_broker.server.http.api.series import Sampler
+from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.gate import DiskGate
 from sievemq_broker.server.server import Server
+
+
+class Slots:
+    """Places for requests that last.
+
+    Args:
+        limit: how many may be at work.
+        what: they are, for an error.
+    """
+
+    def __init__(self, limit: int, what: str) -> None:
+        self._limit = limit
+        self._what = what
+        self._taken = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Take a place; raises ApiError 429 if there is none."""
+        if self._taken >= self._limit:
+            text = f"{self._limit} {self._what} are at work, as many as may be; wait for one to end"
+            raise ApiError(429, "TOO_MANY_REQUESTS", text, {"limit": self._limit}, {"Retry-After": "5"})
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
 
 
 class Management:
@@ -20,9 +50,10 @@ class Management:
         hub: events for the listeners of `/events`.
         gate: what answers and events wait at.
         at_work: actions on messages that are running.
+        exports, tails: places for those.
     """
 
-    __slots__ = ("_sender", "_sent", "at_work", "gate", "hub", "sampler", "server", "url")
+    __slots__ = ("_sender", "_sent", "at_work", "exports", "gate", "hub", "sampler", "server", "tails", "url")
 
     def __init__(self, server: Server, url: str = "") -> None:
         self.server = server
@@ -31,6 +62,8 @@ class Management:
         self.hub = Hub(server, self.sampler)
         self.gate = DiskGate(server)
         self.at_work = 0
+        self.exports = Slots(8, "exports")
+        self.tails = Slots(16, "live tails")
         self._sent = 0
         self._sender: str | None = None
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from sievemq_broker.domain import management
 from sievemq_broker.domain.publishing import Sends
+from sievemq_broker.domain.queue import Queue
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.compose import compose
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, encode_cursor
-from sievemq_broker.server.http.api.shown import locate, show_details, show_page
+from sievemq_broker.server.http.api.shown import Seen, locate, show_details, show_page
 from sievemq_broker.server.http.errors import ApiError, not_found
 from sievemq_broker.server.http.tasks import run
 from sievemq_broker.session.checks import check_body
@@ -72,13 +73,13 @@ async def browse_messages(call: Call[requests.Browse, Any]) -> answers.Messages:
     if query.state == "ready":
         after = decode_cursor(query.cursor, int)
         page = partial(management.waiting, queue, condition, -1 if after is None else after, query.limit)
-        rows, following = await run(call.server, partial(show_page, page))
+        rows, following = await run(call.server, partial(show_page, page, query.preview))
         more = None if following is None else encode_cursor(following)
     else:
         verb = management.scheduled if query.state == "scheduled" else management.held
         place = decode_cursor(query.cursor, tuple[int, int])
         find = partial(verb, queue, condition, place or (-1, -1), query.limit)
-        rows, last = await run(call.server, partial(show_page, find))
+        rows, last = await run(call.server, partial(show_page, find, query.preview))
         more = None if last is None else encode_cursor(last)
     return answers.Messages(messages=rows, next=more)
 
@@ -97,7 +98,7 @@ async def list_scheduled(call: Call[requests.Scheduled, Any]) -> answers.Message
     place = decode_cursor(query.cursor, tuple[int, int])
     queue = call.queue(query.subscription, query.client_id)
     find = partial(management.scheduled, queue, condition, place or (-1, -1), query.limit)
-    rows, last = await run(call.server, partial(show_page, find))
+    rows, last = await run(call.server, partial(show_page, find, query.preview))
     more = None if last is None else encode_cursor(last)
     return answers.Messages(messages=rows, next=more)
 
@@ -108,13 +109,22 @@ async def get_message(call: Call[requests.Whole, Any]) -> answers.MessageDetails
 
     It is looked for among waiting and scheduled messages and those in flight, by `id` or by JMSMessageID.
     """
-    query = call.query
+    queue, seen = await find_message(call, call.query)
+    return await show_details(call.server, seen, queue.label, call.query.body_limit)
+
+
+async def find_message(call: Call[Any, Any], query: requests.OfSubscription) -> tuple[Queue, Seen]:
+    """The message of the path, and its queue.
+
+    Raises:
+        ApiError: 404, it is not there any more.
+    """
     queue = call.queue(query.subscription, query.client_id)
     name = call.path["id"]
     seen = await run(call.server, partial(locate, queue, number_or_name(name)))
     if seen is None:
         raise not_found(f"{queue.label} has no message {name[:200]!r} any more", id=name[:1_000])
-    return await show_details(call.server, seen, queue.label, query.body_limit)
+    return queue, seen
 
 
 @routes.add(

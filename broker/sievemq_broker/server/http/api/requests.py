@@ -130,6 +130,9 @@ class ListDeadLetters(Page, kw_only=True):
     examine: Annotated[int, Meta(ge=1, le=1_000_000, description="Messages to read of each queue.")] = 10_000
 
 
+Preview = Annotated[int, Meta(ge=0, le=1_000, description="Characters of the body to show with each message; 0: none.")]
+
+
 class Scheduled(Page, kw_only=True):
     """Parameters of the list of scheduled messages."""
 
@@ -137,6 +140,7 @@ class Scheduled(Page, kw_only=True):
     dialect: Dialect | None = None
     subscription: SubscriptionName | None = None
     client_id: ClientId | None = None
+    preview: Preview = 0
 
 
 class Browse(Scheduled, kw_only=True):
@@ -148,15 +152,28 @@ class Browse(Scheduled, kw_only=True):
     ] = "ready"  # fmt: skip
 
 
-class Whole(_Request, kw_only=True):
+class Follow(_Request, kw_only=True):
+    """Parameters of following a destination."""
+
+    selector: QuerySelector | None = None
+    dialect: Dialect | None = None
+    preview: Preview = 0
+
+
+class OfSubscription(_Request, kw_only=True):
+    """Parameters of what is read of a queue, or of a subscription."""
+
+    subscription: SubscriptionName | None = None
+    client_id: ClientId | None = None
+
+
+class Whole(OfSubscription, kw_only=True):
     """Parameters of looking at one message."""
 
     body_limit: Annotated[
         int,
         Meta(ge=0, le=4_194_304, description="A larger body is truncated to this many bytes, and marked as truncated."),
     ] = 262_144
-    subscription: SubscriptionName | None = None
-    client_id: ClientId | None = None
 
 
 class Watch(_Request, kw_only=True):
@@ -242,8 +259,8 @@ class MakeTap(_Request, kw_only=True):
     ) = UNSET
 
 
-class Choose(_Request, kw_only=True):
-    """Which messages something is done to."""
+class Which(_Request, kw_only=True):
+    """Which messages of a queue."""
 
     selector: SelectorText | None = None
     dialect: Dialect | None = None
@@ -258,9 +275,23 @@ class Choose(_Request, kw_only=True):
         Annotated[int, Meta(ge=1, le=2**53, description="Maximum number of messages; `more` is true if others follow.")]
         | None
     ) = None
-    dry_run: Annotated[bool, Meta(description="Only count.")] = False
     subscription: SubscriptionName | None = None
     client_id: ClientId | None = None
+
+
+class Choose(Which, kw_only=True):
+    """Which messages something is done to."""
+
+    dry_run: Annotated[bool, Meta(description="Only count.")] = False
+
+
+class Import(_Request, kw_only=True):
+    """Messages that were exported."""
+
+    lines: Annotated[
+        list[str], Meta(min_length=1, max_length=1_000, description="Messages, each as a line of an export.")
+    ]
+    dry_run: Annotated[bool, Meta(description="Only check the lines.")] = False
 
 
 class Relocate(Choose, kw_only=True):

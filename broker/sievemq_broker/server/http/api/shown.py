@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 
+import msgspec
+
 from sievemq_broker.domain.entry import DELAYED, HELD, Entry
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.work import Budget, Make, Task
@@ -31,6 +33,7 @@ from sievemq_core.message.envelope import (
     TYPE,
     BodyKind,
     Envelope,
+    EnvelopeFields,
 )
 from sievemq_core.message.values import to_time
 from sievemq_core.selector.names import MODES
@@ -44,6 +47,10 @@ _HEX_BYTES: Final = 512
 
 #: Values of a MAP or STREAM that are shown: some milliseconds of work, and a megabyte of JSON.
 MAX_SHOWN: Final = 10_000
+
+#: Bytes of a packed body that is decoded for a preview, and values that are shown of it.
+_PREVIEWED: Final = 65_536
+_SOME: Final = 16
 
 #: Values in the outline of an object, and levels.
 _MAX_VALUES, _MAX_DEPTH = 2_000, 32
@@ -66,10 +73,13 @@ class Seen:
         return cls(entry.sequence, entry.state, entry.count, entry.attempts, due, entry.envelope)
 
 
-def show_page(find: Make[tuple[list[Entry], P]], now: int, budget: Budget) -> Task[tuple[list[answers.Message], P]]:
-    """Show what a verb of the domain finds, and return what that returns beside it."""
+def show_page(
+    find: Make[tuple[list[Entry], P]], preview: int, now: int, budget: Budget
+) -> Task[tuple[list[answers.Message], P]]:
+    """Show what a verb of the domain finds, each with so many characters of its body, and return what that returns
+    beside it."""
     entries, place = yield from find(now, budget)
-    rows = yield from _show_messages(entries, budget)
+    rows = yield from show_messages([Seen.of(entry) for entry in entries], preview, budget)
     return rows, place
 
 
@@ -79,13 +89,14 @@ def locate(queue: Queue, name: int | str, now: int, budget: Budget) -> Task[Seen
     return Seen.of(found[0]) if found else None
 
 
-def _show_messages(entries: Iterable[Entry], budget: Budget) -> Task[list[answers.Message]]:
+def show_messages(messages: Iterable[Seen], preview: int, budget: Budget) -> Task[list[answers.Message]]:
     rows: list[answers.Message] = []
-    for seen in [Seen.of(entry) for entry in entries]:
+    for seen in messages:
         if budget.spent:
             yield
-        rows.append(answers.Message(**_headers(seen)))
-        budget.spend(ROW + len(rows[-1].properties))
+        shown = _preview(seen.envelope.fields, preview) if preview else None
+        rows.append(answers.Message(**_headers(seen), preview=shown))
+        budget.spend((2 if preview else 1) * ROW + len(rows[-1].properties))
         seen.envelope.compact()
     return rows
 
@@ -140,6 +151,35 @@ def _kind(number: int) -> str:
         return BodyKind(number).name
     except ValueError:
         return "UNKNOWN"
+
+
+def _preview(fields: EnvelopeFields, characters: int) -> str:
+    """The beginning of a body, as text in one line; empty if it cannot be decoded."""
+    kind, body = fields[BODY_KIND], fields[BODY] or b""
+    try:
+        text = _begin(kind, body, characters)
+    except FormatError:
+        return ""
+    text = " ".join(text.split())
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"
+
+
+def _begin(kind: int, body: bytes, characters: int) -> str:
+    size = 4 * characters
+    if kind == BodyKind.TEXT:
+        return _text(body[:size], cut=len(body) > size) + "…" * (len(body) > size)
+    if kind == BodyKind.BYTES or len(body) > _PREVIEWED:
+        return body[:characters].hex(" ")
+    if kind == BodyKind.MAP and body:
+        return ", ".join(f"{name} = {show_value(value).value}" for name, value in _some(body, named=True).items())
+    if kind == BodyKind.STREAM and body:
+        return ", ".join(str(show_value(value).value) for value in _some(body, named=False))
+    return msgspec.json.encode(Outline(_SOME, 4).of(body)).decode() if kind == BodyKind.OBJECT and body else ""
+
+
+def _some(body: bytes, *, named: bool) -> Any:
+    begin, _ = beginning(body, _SOME, named=named)
+    return decode_map(begin) if named else decode_stream(begin)
 
 
 async def _show_body(server: Server, kind: int, body: bytes | None, limit: int) -> answers.Body:
