@@ -29,7 +29,7 @@ _COLUMNS: Columns = {
     "origin": lambda row: row["origin"] or "",
     "subscription": lambda row: row["subscription"] or "",
     "failures (UTC)": lambda row: period(row["first_failure"], row["last_failure"]),
-    "last failed by": lambda row: _client(row["failed_by"]),
+    "failed by": lambda row: _client(row["failed_by"]),
     "why": lambda row: row["error"] or "",
 }
 
@@ -41,7 +41,7 @@ def list_dead_letters(place: Place, *, as_json: LinesOption = False) -> None:
     api = place.api()
     queues = api.rows(f"{api.place()}/dead-letters", "queues")
     nothing = f"no dead letters in namespace {place.namespace}"
-    print_rows(queues if as_json else _groups(queues), _COLUMNS, as_json, nothing, seldom=("subscription", "last failed by", "why"))
+    print_rows(queues if as_json else _groups(queues), _COLUMNS, as_json, nothing, seldom=("subscription", "failed by", "why"))
 
 
 @dlq.command()

@@ -19,7 +19,7 @@ NEW = ("message_id", "timestamp", "destination", "delivery_time")
 
 
 def export(api: Api, address: str = Q, /, **body: Any) -> list[dict[str, Any]]:
-    answer = api("POST", f"{at(address)}/messages/export", body)
+    answer = api("POST", f"{at(address)}/export", body)
     assert answer.status == 200, answer.content
     assert answer.headers["content-type"] == "application/x-ndjson"
     return [json.loads(line) for line in answer.content.splitlines()]
@@ -27,7 +27,7 @@ def export(api: Api, address: str = Q, /, **body: Any) -> list[dict[str, Any]]:
 
 def bring(api: Api, *lines: object, to: str = "queue:copies", dry_run: bool = False) -> Answer:
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
-    return api("POST", f"{at(to)}/messages/import", {"lines": texts, "dry_run": dry_run})
+    return api("POST", f"{at(to)}/import", {"lines": texts, "dry_run": dry_run})
 
 
 def kinds() -> list[Message]:
@@ -100,7 +100,7 @@ def test_a_subscription_is_exported_with_its_name(api: Api, context: JMSContext)
     send(context, "topic:t", 1)
     (record,) = export(api, "topic:t", subscription="s")
     assert (record["destination"], record["subscription"], record["client_id"]) == ("topic:t", "s", None)
-    assert api("POST", f"{at('topic:t')}/messages/export", {}).status == 409
+    assert api("POST", f"{at('topic:t')}/export", {}).status == 409
 
 
 @pytest.mark.parametrize(
@@ -171,5 +171,5 @@ def test_previews_are_short_and_never_fail(api: Api, context: JMSContext) -> Non
 
 def test_a_file_is_named_for_its_queue_in_plain_letters(api: Api, context: JMSContext) -> None:
     context.create_producer().send(context.create_queue("a/ü"), "x")
-    answer = api("POST", f"{at('queue:a/ü')}/messages/export", {})
+    answer = api("POST", f"{at('queue:a/ü')}/export", {})
     assert answer.headers["content-disposition"] == 'attachment; filename="queue-a--.ndjson"'

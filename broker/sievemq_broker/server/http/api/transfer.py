@@ -18,7 +18,7 @@ from sievemq_broker.matching.condition import Condition, is_true, units
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.actions import touched
 from sievemq_broker.server.http.api.call import Call
-from sievemq_broker.server.http.api.declare import Routes
+from sievemq_broker.server.http.api.declare import MAX_JSON_VALUES, Routes
 from sievemq_broker.server.http.api.messages import (
     MESSAGES,
     SEND_BYTES,
@@ -27,7 +27,7 @@ from sievemq_broker.server.http.api.messages import (
     refuse_while_blocked,
     selector_of,
 )
-from sievemq_broker.server.http.api.operation import MAX_JSON_VALUES, has_at_most
+from sievemq_broker.server.http.api.operation import has_at_most
 from sievemq_broker.server.http.api.shown import Seen
 from sievemq_broker.server.http.api.values import unusable
 from sievemq_broker.server.http.errors import ApiError
@@ -49,6 +49,8 @@ from sievemq_core.message.record import Recorded, read_record, record_of
 
 routes = Routes("Messages")
 
+_PLACE: Final = "/namespaces/{ns}/destinations/{address}"
+
 #: Messages of an export that are found at a time.
 _PAGE: Final = 200
 
@@ -62,7 +64,7 @@ _PLAIN_BYTES: Final = 524_288
 
 
 @routes.add(
-    "POST", MESSAGES + "/export", Verb.BROWSE, None, body=requests.Which, body_optional=True,
+    "POST", _PLACE + "/export", Verb.BROWSE, None, body=requests.Which, body_optional=True,
     media="application/x-ndjson",
 )  # fmt: skip
 async def export_messages(call: Call[Any, requests.Which]) -> None:
@@ -99,7 +101,7 @@ async def download_body(call: Call[requests.OfSubscription, Any]) -> None:
         await call.send({"type": "http.response.body", "body": b""})
 
 
-@routes.add("POST", MESSAGES + "/import", Verb.SEND, answers.Touched, body=requests.Import, body_limit=SEND_BYTES)
+@routes.add("POST", _PLACE + "/import", Verb.SEND, answers.Touched, body=requests.Import, body_limit=SEND_BYTES)
 async def import_messages(call: Call[Any, requests.Import]) -> answers.Touched:
     """Send messages from lines of an export to this destination, in order, with new message ids and timestamps.
 
