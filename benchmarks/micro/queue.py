@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.micro.timing import Row, compare
 from sievemq_broker.domain import Broker, Consumer, Namespace
-from sievemq_broker.domain.failure import NOBODY
+from sievemq_broker.domain.failure import NOBODY, Party
 from sievemq_broker.domain.ports import DeliveryPort, Stored
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import Envelope, pack_properties
@@ -28,7 +28,10 @@ class Port(DeliveryPort):
     def __init__(self) -> None:
         self.writable = True
         self.needs: list[Stored] = []
-        self.party = NOBODY
+
+    @property
+    def party(self) -> Party:
+        return NOBODY
 
     def deliver(self, consumer_id: int, tag: int, count: int, packed: bytes) -> None:
         pass

@@ -41,7 +41,9 @@ def list_dead_letters(place: Place, *, as_json: LinesOption = False) -> None:
     api = place.api()
     queues = api.rows(f"{api.place()}/dead-letters", "queues")
     nothing = f"no dead letters in namespace {place.namespace}"
-    print_rows(queues if as_json else _groups(queues), _COLUMNS, as_json, nothing, seldom=("subscription", "failed by", "why"))
+    print_rows(
+        queues if as_json else _groups(queues), _COLUMNS, as_json, nothing, seldom=("subscription", "failed by", "why")
+    )
 
 
 @dlq.command()
