@@ -24,8 +24,9 @@ BOARD = json.loads((ROOT / "docker/grafana/sievemq.json").read_text(encoding="ut
 PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
 #: Labels that Prometheus adds.
 OF_PROMETHEUS = {"job", "instance"}
-#: Only where brokers share a store; that they exist is shown with docs/operating.md, which names every metric.
-SHARED = {
+#: Only where brokers share a store, or something was refused; docs/operating.md, which names every metric, has them.
+ELSEWHERE = {
+    "sievemq_refused_total": {"reason"},
     "sievemq_role": {"role"},
     "sievemq_lease_seconds": set(),
     "sievemq_lease_silences_total": set(),
@@ -52,7 +53,7 @@ def expressions() -> dict[str, str]:
 @pytest.fixture(scope="module")
 def series(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """Labels of each series, as OpenMetrics' strict parser reads them."""
-    found = {name: set(labels) for name, labels in SHARED.items()}
+    found = {name: set(labels) for name, labels in ELSEWHERE.items()}
     with EmbeddedBroker(http=True, data_dir=tmp_path_factory.mktemp("data")) as broker:
         broker.call(lambda b: b.namespace("default").create("queue:q"))
         for path in ("/metrics", "/metrics/detailed"):
@@ -72,7 +73,7 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 
 def test_every_expression_asks_for_what_there_is(series: dict[str, set[str]]) -> None:
     for who, expression in expressions().items():
-        named = re.findall(r"\b(sievemq_\w+)(?:\{([^}]*)\})?", expression)
+        named = re.findall(r"\b((?:sievemq|process)_\w+)(?:\{([^}]*)\})?", expression)
         assert named or who == "SieveMQDown", who
         for name, matchers in named:
             assert name in series, f"{who} asks for {name}"
@@ -95,7 +96,7 @@ def test_each_alert_is_tested_described_and_explained() -> None:
 
 def test_labels_in_the_text_of_alerts_are_those_of_the_expression(series: dict[str, set[str]]) -> None:
     for name, rule in ALERTS.items():
-        named = re.findall(r"\b(?:sievemq_\w+|up)\b", rule["expr"])
+        named = re.findall(r"\b(?:sievemq_\w+|process_\w+|up)\b", rule["expr"])
         there = set[str]().union(*(series.get(metric, set()) for metric in named), OF_PROMETHEUS)
         if by := re.search(r"\bsum by \(([^)]*)\)", rule["expr"]):
             there = set(re.split(r",\s*", by[1]))
