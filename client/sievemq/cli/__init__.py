@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from sievemq.cli.exits import FAILED, INTERRUPTED, USAGE
+from sievemq.cli.exits import FAILED, INTERRUPTED, OK, USAGE
 from sievemq_core.output import OutputError, complain, discard, open_closed
 
 __all__ = ["main", "run"]
@@ -69,9 +69,9 @@ def run(arguments: Sequence[str]) -> int:
                 sys.stdout.flush()
                 return code
     except OutputError as error:
-        if not error.is_unread:  # a reader that wants no more, such as `| head`, is no failure to report
+        code = OK if error.is_unread else FAILED  # a reader that wants no more, such as `| head`, is no failure
+        if code:
             complain(f"sievemq: {error}")
-        code = FAILED
     except KeyboardInterrupt:
         code = INTERRUPTED
     discard()  # writing the rest at Python's end could fail again, or wait for a reader that does not read

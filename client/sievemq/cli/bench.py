@@ -15,6 +15,7 @@ import typer
 from sievemq import BytesMessage, DeliveryMode, JMSException, Session, Topic
 from sievemq.blocking import Connection, MessageConsumer, MessageProducer
 from sievemq.cli.broker_access import DEFAULT_URL, UrlOption, UserOption, connect, destination_of, failures, warned
+from sievemq.cli.completing import queues
 from sievemq.cli.exits import INTERRUPTED, NOT_FOUND, USAGE
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.actions import JsonOption
@@ -171,7 +172,10 @@ def send(
 @bench.command()
 @grouped
 def receive(
-    destination: Annotated[str, typer.Argument(metavar="DEST", help="queue:NAME, topic:NAME, or NAME of a queue.")],
+    destination: Annotated[
+        str,
+        typer.Argument(metavar="DEST", help="queue:NAME, topic:NAME, or NAME of a queue.", autocompletion=queues),
+    ],
     *,
     selectors: SelectorsOption = None,
     fill: Annotated[int, typer.Option("--fill", min=0, help="Send so many messages first.")] = 0,

@@ -11,6 +11,7 @@ import typer
 
 from sievemq.advice import SieveMQWarning
 from sievemq.blocking import Connection, ConnectionFactory, QueueBrowser
+from sievemq.cli.completing import queues
 from sievemq.cli.contexts import credentials
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.cli.show import harmless
@@ -41,7 +42,10 @@ UserOption = Annotated[
 SelectorOption = Annotated[
     str | None, typer.Option("--selector", "-s", help="Only messages for which this condition is true.")
 ]
-DestinationArgument = Annotated[str, typer.Argument(metavar="DEST", help="queue:NAME, topic:NAME, or NAME of a queue.")]
+DestinationArgument = Annotated[
+    str,
+    typer.Argument(metavar="DEST", help="queue:NAME, topic:NAME, or NAME of a queue.", autocompletion=queues),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
 DEFAULT_URL = "sievemq://127.0.0.1:7672"

@@ -22,8 +22,8 @@ from sievemq.cli.contexts import (
     write_contexts,
 )
 from sievemq.cli.exits import FAILED, USAGE
-from sievemq.cli.manage.access import split_http
 from sievemq.cli.manage.output import Columns, print_rows
+from sievemq.cli.management_url import split_http
 from sievemq.exceptions import InvalidURLException
 from sievemq.url import BrokerURL, parse_url
 from sievemq_core.harmless import harmless

@@ -140,13 +140,16 @@ def find(contexts: Contexts, name: str) -> SavedContext:
     return found
 
 
-def credentials(user: str | None, kind: Literal["url", "http"], url: str) -> tuple[str | None, str | None]:
+def credentials(
+    user: str | None, kind: Literal["url", "http"], url: str, *, may_ask: bool = True
+) -> tuple[str | None, str | None]:
     """User and password for a broker.
 
     Args:
         user: that the command names; None for that of the context.
         kind: of `url`.
         url: of the broker. Another one than the context's gets nothing of the context.
+        may_ask: for a password at a terminal.
     """
     saved = context_in_effect()
     if saved is not None and getattr(saved, kind) != url:
@@ -158,7 +161,7 @@ def credentials(user: str | None, kind: Literal["url", "http"], url: str) -> tup
     stored = saved.password if saved is not None and saved.user == user else None
     # What is named on the command line goes before the environment.
     password = stored if _chosen is not None and stored is not None else os.environ.get("SIEVEMQ_PASSWORD", stored)
-    if password is None and sys.stdin.isatty() and sys.stderr.isatty():
+    if password is None and may_ask and sys.stdin.isatty() and sys.stderr.isatty():
         password = typer.prompt(f"Password of {harmless(user)}", hide_input=True, err=True)
     return user, password
 

@@ -1,7 +1,7 @@
 """``sievemq healthcheck``: the probe of a container that has no curl.
 
-Where the broker listens comes from its settings, in the broker's own order: options of process 1 (in a container the
-broker, or an init that started it), environment, configuration file.
+In a broker's container it asks that broker, whose settings say where it listens (local.py). Elsewhere SIEVEMQ_HTTP_URL
+names one, as for the other commands.
 """
 
 from __future__ import annotations
@@ -11,22 +11,15 @@ import json
 import os
 import socket
 import ssl
-import tomllib
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
 
 from sievemq.cli.exits import FAILED, OK, USAGE
+from sievemq.cli.local import HTTP_PORT, MAIN, WIRE_PORT, host_of, is_main, settings_of
 from sievemq_core.output import complain, report
 
-#: The command line of a container's main process.
-MAIN: Final = "/proc/1/cmdline"
-
-_SETTINGS: Final = ("host", "port", "http", "http_host", "http_port", "tls_cert")
-_HTTP_PORT, _WIRE_PORT = "7680", "7672"
 _OFF = frozenset({"0", "false", "no", "off"})
 
 
@@ -39,8 +32,9 @@ def healthcheck(
 ) -> None:
     """Check whether the broker on this machine is ready.
 
-    It reads the broker's settings: options of process 1, SIEVEMQ_… variables, the configuration file. Without HTTP
-    (SIEVEMQ_HTTP=false) the check is whether the wire port accepts connections.
+    It reads the broker's settings: options of process 1, SIEVEMQ_… variables, the configuration file. If process 1 is
+    no broker, SIEVEMQ_HTTP_URL goes before them. Without HTTP (SIEVEMQ_HTTP=false) the check is whether the wire port
+    accepts connections.
     Exit codes: 0 ready, 1 not ready or not running, 2 the URL is wrong.
     """
     try:
@@ -71,65 +65,23 @@ def probe(url: str | None, timeout: float, main: str = MAIN) -> tuple[str, bool]
     """
     if url is not None:
         return _ask_http(url, timeout, None)
+    named = os.environ.get("SIEVEMQ_HTTP_URL")
+    if named and not is_main(main):  # in a broker's container, that broker is meant
+        from sievemq.cli.management_url import split_http, tls_of
+
+        parts = split_http(named)
+        return _ask_http(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/readyz", timeout, tls_of(parts))
     settings = settings_of(os.environ, main)
     if settings.get("http", "").lower() in _OFF:
-        return _ask_wire(_local_host(settings, "host"), settings.get("port") or _WIRE_PORT, timeout)
-    host = _local_host(settings, "http_host", "host")
-    port = settings.get("http_port") or _HTTP_PORT
+        return _ask_wire(host_of(settings, "host"), settings.get("port") or WIRE_PORT, timeout)
+    host = host_of(settings, "http_host", "host")
+    port = settings.get("http_port") or HTTP_PORT
     if not settings.get("tls_cert"):
         return _ask_http(f"http://{host}:{port}/readyz", timeout, None)
     # The broker on this machine, by its address: its certificate has another name, and nothing secret is sent.
     blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
     return _ask_http(f"https://{host}:{port}/readyz", timeout, blind)
-
-
-def settings_of(environ: Mapping[str, str], main: str = MAIN) -> dict[str, str]:
-    """The host and ports of the broker on this machine, as far as they are set.
-
-    Args:
-        environ: the environment, which a container's processes share.
-        main: file with the command line of the broker's process.
-    """
-    given = _options(main)
-    found: dict[str, str] = {}
-    config = given.get("config") or environ.get("SIEVEMQ_CONFIG")
-    if config:
-        try:
-            table = tomllib.loads(Path(config).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            table = {}  # the broker did not start with it either
-        found |= {name: str(table[name]) for name in _SETTINGS if name in table}
-    found |= {name: value for name in _SETTINGS if (value := environ.get(f"SIEVEMQ_{name.upper()}"))}
-    return found | given
-
-
-def _options(main: str) -> dict[str, str]:
-    """Options after ``broker`` on a command line; none if there is no broker on it."""
-    try:
-        words = Path(main).read_text(encoding="utf-8", errors="replace").split("\0")
-    except OSError:  # no Linux, or another user's process
-        return {}
-    program = next((at for at, word in enumerate(words) if Path(word).name == "sievemq"), None)
-    if program is None or words[program + 1 : program + 2] != ["broker"]:
-        return {}
-    found: dict[str, str] = {}
-    rest = iter(words[program + 2 :])
-    for word in rest:
-        name, equals, value = word.removeprefix("--").partition("=")
-        if name in ("http", "no-http"):
-            found["http"] = str(name == "http")
-        elif word.startswith("--") and (setting := name.replace("-", "_")) in (*_SETTINGS, "config"):
-            found[setting] = value if equals else next(rest, "")
-    return found
-
-
-def _local_host(settings: Mapping[str, str], *names: str) -> str:
-    """The URL at which this machine reaches a broker with these settings."""
-    host = next((value for value in map(settings.get, names) if value), "127.0.0.1")
-    if host in ("0.0.0.0", "::"):  # noqa: S104  what a broker listens on, not what we bind
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host
 
 
 def _ask_http(url: str, timeout: float, tls: ssl.SSLContext | None) -> tuple[str, bool]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from sievemq.cli import contexts
+from sievemq.cli.local import settings_of, urls_of
 
 GROUP = "sievemq.commands"
 
@@ -105,11 +106,12 @@ def _split(arguments: Sequence[str]) -> tuple[str | None, str]:
 
 
 def _values_of_context(command: Any) -> dict[str, str]:
-    """What the saved context has for a command, by the variables of the environment that it stands in for."""
+    """What the saved context has for a command, by the variables of the environment that it stands in for; without one,
+    where the broker on this machine is."""
     if command is None or not any(_variable(option) in _OF_CONTEXTS for option in _options(command)):
         return {}
     saved = contexts.context_in_effect()
-    return {} if saved is None else saved.variables
+    return urls_of(settings_of(os.environ)) if saved is None else saved.variables
 
 
 @contextmanager

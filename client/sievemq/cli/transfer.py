@@ -27,6 +27,7 @@ from sievemq.cli.broker_access import (
     missing,
     warned,
 )
+from sievemq.cli.completing import queues
 from sievemq.cli.exits import FAILED, NOT_FOUND, USAGE
 from sievemq.cli.send import Reporter, commit
 from sievemq.cli.show import as_json, harmless
@@ -44,7 +45,7 @@ _BYTES_OF_A_BATCH: Final = 16 * 1024 * 1024
 
 
 def export(
-    queues: Annotated[list[str], typer.Argument(metavar="QUEUE…", help="queue:NAME, or NAME.")],
+    queues: Annotated[list[str], typer.Argument(metavar="QUEUE…", help="queue:NAME, or NAME.", autocompletion=queues)],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Write this file, not standard output. A new one is for its owner alone."),

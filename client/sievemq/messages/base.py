@@ -253,7 +253,7 @@ class Message(Properties):
             body = self._encode_body()
         if body is not None and len(body) > max_body:
             raise ResourceAllocationException(
-                f"the body has {len(body)} bytes; the broker takes {max_body}", "MESSAGE_TOO_LARGE"
+                f"the body has {len(body)} bytes; the broker takes {max_body} (max_body_bytes)", "MESSAGE_TOO_LARGE"
             )
         headers = None
         if fields is not NEW_FIELDS:

@@ -11,13 +11,21 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sievemq.cli.healthcheck import probe, settings_of
+from sievemq.cli.healthcheck import probe
+from sievemq.cli.local import settings_of, urls_of
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.server import Phase
 
 from .conftest import Sievemq
 
-VARIABLES = ("SIEVEMQ_HTTP", "SIEVEMQ_HTTP_HOST", "SIEVEMQ_HTTP_PORT", "SIEVEMQ_HOST", "SIEVEMQ_PORT")
+VARIABLES = (
+    "SIEVEMQ_HTTP",
+    "SIEVEMQ_HTTP_URL",
+    "SIEVEMQ_HTTP_HOST",
+    "SIEVEMQ_HTTP_PORT",
+    "SIEVEMQ_HOST",
+    "SIEVEMQ_PORT",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -152,3 +160,48 @@ def test_a_configuration_file_comes_last(tmp_path: Path) -> None:
     assert settings_of({"SIEVEMQ_CONFIG": str(config)}, str(tmp_path / "none"))["http_port"] == "1234"
     config.write_text("not TOML")
     assert settings_of({"SIEVEMQ_CONFIG": str(config)}, str(tmp_path / "none")) == {}
+
+
+def test_another_machines_broker_is_named_as_for_other_commands(
+    server: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SIEVEMQ_HTTP_URL", f"{server.http_url}/")
+    for words in (("bash",), ("sievemq", "healthcheck")):
+        assert probe(None, 3.0, command_line(tmp_path, *words)) == ("ready", True)
+    own = command_line(tmp_path, "sievemq", "broker", "--http-port", "1")
+    assert not probe(None, 3.0, own)[1], "in a broker's container that broker is meant"
+
+
+@pytest.mark.parametrize(
+    ("settings", "urls"),
+    [
+        ({}, {}),
+        ({"http": "false"}, {}),
+        ({"port": "1234"}, {"SIEVEMQ_URL": "sievemq://127.0.0.1:1234"}),
+        ({"http_port": "0", "port": "tcp://10.0.0.1:7672"}, {}),
+        (
+            {"http_port": "80", "host": "::", "http_host": "::1"},
+            {"SIEVEMQ_URL": "sievemq://127.0.0.1:7672", "SIEVEMQ_HTTP_URL": "http://[::1]:80"},
+        ),
+        (
+            {"tls_cert": "/a b.pem", "host": "mq"},
+            {
+                "SIEVEMQ_URL": "sievemqs://mq:7672?tls_ca=/a%20b.pem",
+                "SIEVEMQ_HTTP_URL": "https://mq:7680?tls_ca=/a%20b.pem",
+            },
+        ),
+    ],
+)
+def test_the_urls_of_the_broker_on_this_machine(settings: dict[str, str], urls: dict[str, str]) -> None:
+    assert urls_of(settings) == urls
+
+
+def test_commands_find_the_broker_of_their_container(
+    sievemq: Sievemq, server: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIEVEMQ_PORT", str(server.port))
+    monkeypatch.setenv("SIEVEMQ_HTTP_PORT", str(urlsplit(server.http_url).port))
+    assert sievemq("send", "orders", "x").code == 0
+    assert sievemq("queue", "ls").lines[1].startswith("orders\t1\t")
+    monkeypatch.setenv("SIEVEMQ_HTTP_URL", "http://127.0.0.1:1")
+    assert sievemq("queue", "ls").code == 1, "what is named goes first"

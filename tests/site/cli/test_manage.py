@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from tests.site.cli.conftest import Sievemq
 from sievemq import ConnectionFactory, JMSContext, Queue, Topic
 from sievemq._management import TIMEOUT
 from sievemq.cli.manage import access, top
-from sievemq.cli.manage.output import period, span
+from sievemq.cli.manage.output import period, print_rows, span
 from sievemq.taps import find_tap
 from sievemq_broker import EmbeddedBroker
 
@@ -625,6 +626,41 @@ def test_a_broker_on_a_terminal_ends_its_start_with_where_it_is(broker: Embedded
     assert re.fullmatch(r"Clients  sievemq://127\.0\.0\.1:\d+", start[-2])
     assert re.fullmatch(r"Console  http://127\.0\.0\.1:\d+/?", start[-1])
     assert "broker.ready" not in "".join(start)
+
+
+ROW = {"queue": "team0.orders.with.a.long.name", "ready": 12_345, "in flight": 2, "scheduled": 0, "bytes": 4_200_000,
+       "consumers": 0, "in/s": 1.5, "out/s": 0, "state": "at-limit"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("width", "hidden"),
+    [
+        (120, ""),
+        (80, "(without scheduled, bytes, out/s: the terminal is narrow; --json has everything)\n"),
+        (60, "(without in flight, scheduled, bytes, in/s, out/s: the terminal is narrow; --json has everything)\n"),
+    ],
+)
+def test_a_narrow_terminal_lacks_what_matters_least(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int, hidden: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_rows([ROW], {name: itemgetter(name) for name in ROW}, False, "")
+    shown, said = capsys.readouterr()
+    assert said == hidden
+    titles, row = shown.splitlines()
+    assert row.split()[:2] == ["team0.orders.with.a.long.name", "12,345"]
+    assert ("consumers" in titles, "at-limit" in row) == (True, True)
+
+
+def test_a_name_that_is_too_long_is_continued(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_rows([{"queue": "q" * 50, "ready": 1}], {name: itemgetter(name) for name in ("queue", "ready")}, False, "")
+    shown = re.sub(r"\x1b\[\d+m", "", capsys.readouterr().out)
+    assert "".join(shown.split()) == f"queueready{'q' * 23}1{'q' * 27}"
 
 
 def test_a_message_does_not_command_the_terminal(broker: EmbeddedBroker, context: JMSContext) -> None:

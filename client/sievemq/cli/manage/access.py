@@ -6,27 +6,24 @@ import http.client
 import ssl
 from collections.abc import Callable
 from typing import Annotated, Any, Final, NamedTuple, NoReturn
-from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import typer
 
-from sievemq._management import DEFAULT_HTTP_PORT, Management, ManagementError, place
+from sievemq._management import Management, ManagementError, place
 from sievemq.cli.broker_access import UserOption, destination_of
+from sievemq.cli.completing import queues
 from sievemq.cli.contexts import credentials
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
+from sievemq.cli.management_url import DEFAULT_HTTP, split_http, tls_of
 from sievemq.cli.show import harmless
-from sievemq.exceptions import JMSException
-from sievemq.tls import tls_context
 from sievemq_core.output import complain
 
-DEFAULT_HTTP: Final = f"http://127.0.0.1:{DEFAULT_HTTP_PORT}"
 #: Messages that one request of a long action may touch: often enough for a bar to move, seldom enough to cost nothing.
 PIECE: Final = 5_000
 _NO_HTTP: Final = (
     "If that is the port of sievemq:// URLs, name the management port instead: 7680 unless set otherwise; the broker's "
     "log has it as http_url"
 )
-_EXAMPLE: Final = "https://mq.example.com:7680?tls_ca=server.pem"
 
 HttpOption = Annotated[
     str,
@@ -36,7 +33,7 @@ NamespaceOption = Annotated[
     str, typer.Option("--namespace", "-N", envvar="SIEVEMQ_NAMESPACE", show_envvar=True, help="Its namespace.")
 ]
 
-QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="queue:NAME, or NAME.")]
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="queue:NAME, or NAME.", autocompletion=queues)]
 MostOption = Annotated[int, typer.Option("--number", "-n", min=0, help="Maximum number; 0 for all.")]
 
 _CODES: Final = {401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 422: REFUSED, 400: USAGE, 413: USAGE, 429: REFUSED}
@@ -61,7 +58,7 @@ class Api(Management):
     ) -> None:
         parts = split_http(url)
         where = f"{parts.scheme}://{parts.netloc}{parts.path}"
-        super().__init__(where, *credentials(user, "http", url), _tls(parts))
+        super().__init__(where, *credentials(user, "http", url), tls_of(parts))
         self._namespace = namespace or "default"
         self._before_failing = before_failing
 
@@ -115,20 +112,6 @@ class Place(NamedTuple):
         return Api(self.http, self.user, self.namespace, before_failing)
 
 
-def split_http(url: str) -> SplitResult:
-    """The parts of the URL of a management port; one that is none ends the command."""
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets, a port that is none
-        usable = False
-    if not usable:
-        _end(f"{url!r} is no URL of a management port; write it as {DEFAULT_HTTP}", USAGE)
-    if "@" in parts.netloc:  # not repeated: there may be a password in it
-        _end("the URL of a management port names no user; say --user, and the password in SIEVEMQ_PASSWORD", USAGE)
-    return parts
-
-
 def address_of(text: str, *, topic: bool = False) -> str:
     """The canonical address that an argument names; a name that is not allowed ends the command.
 
@@ -137,28 +120,6 @@ def address_of(text: str, *, topic: bool = False) -> str:
         topic: what a bare name is: a topic rather than a queue.
     """
     return str(destination_of(f"topic:{text}" if topic and ":" not in text else text))
-
-
-def _tls(url: SplitResult) -> ssl.SSLContext | None:
-    """The TLS context with the certificates that a URL names; None for a URL without TLS."""
-    try:
-        given = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=True)) if url.query else {}
-    except ValueError:
-        _end(f"{url.query!r} in the URL of the management port are no options; write {_EXAMPLE}", USAGE)
-    unknown = given.keys() - {"tls_ca", "tls_cert", "tls_key", "tls_verify"}
-    if unknown or given.get("tls_verify", "true") not in ("true", "false"):
-        what = min(unknown) if unknown else f"tls_verify={given['tls_verify']}"
-        _end(f"{what!r} is no option here; there are tls_ca, tls_cert, tls_key and tls_verify=false", USAGE)
-    if url.scheme == "http":
-        if given:
-            _end(f"{min(given)} is for https; write {_EXAMPLE}", USAGE)
-        return None
-    verify = given.pop("tls_verify", "true") == "true"
-    ca, cert, key = map(given.get, ("tls_ca", "tls_cert", "tls_key"))
-    try:
-        return tls_context(ca=ca, cert=cert, key=key, verify=verify)
-    except JMSException as error:
-        _end(str(error), USAGE)
 
 
 def _refused(error: ManagementError) -> NoReturn:

@@ -8,6 +8,7 @@ import typer
 
 from sievemq.cli.broker_access import JsonOption as LinesOption
 from sievemq.cli.broker_access import SelectorOption
+from sievemq.cli.completing import topics
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import MostOption, Place, QueueArgument, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, LimitOption, act, remove
@@ -17,7 +18,7 @@ from sievemq_core.output import report
 queue = typer.Typer(help="Queues: ls, info, consumers, create, pause, resume, purge, delete.", no_args_is_help=True)
 topic = typer.Typer(help="Topics: ls, info, create, delete.", no_args_is_help=True)
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="topic:NAME, or NAME.")]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="topic:NAME, or NAME.", autocompletion=topics)]
 LikeOption = Annotated[
     str | None, typer.Option("--like", help="Only names that contain this text; * matches any text.")
 ]

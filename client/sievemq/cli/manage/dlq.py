@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from sievemq.cli.broker_access import JsonOption as LinesOption
+from sievemq.cli.completing import queues
 from sievemq.cli.exits import NOT_FOUND
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, address_of
@@ -19,7 +20,12 @@ from sievemq_core.output import complain
 dlq = typer.Typer(help="Dead letters by reason: ls, retry, drop.", no_args_is_help=True)
 
 DeadLettersArgument = Annotated[
-    str, typer.Argument(metavar="QUEUE", help="The dead-letter queue: DLQ.orders for the queue `orders`.")
+    str,
+    typer.Argument(
+        metavar="QUEUE",
+        help="The dead-letter queue: DLQ.orders for the queue `orders`.",
+        autocompletion=queues,
+    ),
 ]
 
 _COLUMNS: Columns = {

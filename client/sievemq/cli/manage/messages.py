@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from sievemq.cli.completing import queues
 from sievemq.cli.exits import USAGE
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Place, address_of
@@ -13,9 +14,13 @@ from sievemq.cli.manage.actions import Care, Chosen, JsonOption, Whose, act
 from sievemq_core.output import complain
 
 SourceArgument = Annotated[
-    str, typer.Argument(metavar="FROM", help="queue:NAME, or NAME; or a topic with --subscription.")
+    str,
+    typer.Argument(metavar="FROM", help="queue:NAME, or NAME; or a topic with --subscription.", autocompletion=queues),
 ]
-TargetArgument = Annotated[str, typer.Argument(metavar="TO", help="queue:NAME, topic:NAME, or NAME of a queue.")]
+TargetArgument = Annotated[
+    str,
+    typer.Argument(metavar="TO", help="queue:NAME, topic:NAME, or NAME of a queue.", autocompletion=queues),
+]
 
 
 @grouped

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from sievemq.cli.show import harmless, json_line
 from sievemq_core.output import complain, show, writing
+
+#: Columns of all tables that a narrow terminal does without, beginning with what matters least. The first column of a
+#: table is never one of them.
+_LEAST: Final = (
+    "agent", "protocol", "bytes", "sessions", "delivered", "credit", "matches", "type", "priority", "mode", "shared",
+    "connected", "scheduled", "out/s", "in/s", "user", "namespace", "peer", "unacknowledged", "origin", "in flight",
+    "subscriptions", "consumers",
+)  # fmt: skip
+#: Blanks between two columns, and the width from which on texts are folded.
+_GAP, _FOLDED = 2, 24
 
 #: Heading -> how a row's cell is made. A figure is grouped for people and plain for programs.
 Columns: TypeAlias = dict[str, Callable[[dict[str, Any]], str | int | float]]
@@ -42,16 +53,40 @@ def print_rows(
     if not made:
         complain(nothing)
         return
+    texts = {name: [harmless(_for_people(cells[name])) for cells in made] for name in columns}
+    filled = {name for name in columns if any(cells[name] for cells in made)}
+    console = Console()
+    shown = [name for name in columns if name not in seldom or name in filled]
+    names = _fitting(shown, texts, filled, console.width)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    names = [name for name in columns if name not in seldom or any(cells[name] for cells in made)]
     for name in names:
         figures = all(isinstance(cells[name], int | float) for cells in made)
-        table.add_column(name, justify="right" if figures else "left")
-    for cells in made:
-        # As text: what a destination is called is no markup.
-        table.add_row(*(Text(harmless(_for_people(cells[name]))) for name in names))
+        # What is too long is continued in the next line: a name that is cut off is of no use.
+        table.add_column(name, justify="right" if figures else "left", no_wrap=figures, overflow="fold")
+    for line in zip(*(texts[name] for name in names), strict=True):
+        table.add_row(*map(Text, line))  # as text: what a destination is called is no markup
     with writing():
-        Console().print(table)
+        console.print(table)
+    if len(names) < len(shown):
+        hidden = ", ".join(name for name in shown if name not in names)
+        complain(f"(without {hidden}: the terminal is narrow; --json has everything)")
+
+
+def _fitting(names: list[str], texts: Mapping[str, list[str]], filled: Collection[str], width: int) -> list[str]:
+    """The columns that a terminal has room for. First those go that are empty or zero, from the right, then those that
+    matter least. What is left may be folded."""
+    first = names[0]
+    widths = {name: max(map(cell_len, (name, *texts[name]))) for name in names}
+    needed = {
+        name: min(size, width * 2 // 3 if name == first else max(_FOLDED, cell_len(name)))
+        for name, size in widths.items()
+    }
+    empty = [name for name in reversed(names[1:]) if name not in filled and name != "consumers"]  # none is a finding
+    for name in (*empty, *(each for each in _LEAST if each in names[1:] and each not in empty)):
+        if sum(needed[each] + _GAP for each in names) - _GAP <= width:
+            break
+        names = [each for each in names if each != name]
+    return names
 
 
 def print_one(record: dict[str, Any], columns: Columns, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import typer
 
 from sievemq.cli.broker_access import JsonOption as LinesOption
+from sievemq.cli.completing import queues
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, Port, address_of
 from sievemq.cli.manage.actions import Care, YesOption, confirm, remove
@@ -146,7 +147,10 @@ def close_connection(
 @consumer.command("close")
 @grouped
 def close_consumer(
-    destination: Annotated[str, typer.Argument(metavar="DEST", help="queue:NAME, topic:NAME, or NAME of a queue.")],
+    destination: Annotated[
+        str,
+        typer.Argument(metavar="DEST", help="queue:NAME, topic:NAME, or NAME of a queue.", autocompletion=queues),
+    ],
     identity: Annotated[str, typer.Argument(metavar="CONSUMER", help="Its id, as `queue consumers` shows it.")],
     *,
     yes: YesOption = False,

@@ -10,6 +10,7 @@ import typer
 
 from sievemq.cli.broker_access import JsonOption as LinesOption
 from sievemq.cli.broker_access import SelectorOption
+from sievemq.cli.completing import queues
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, address_of
 from sievemq.cli.manage.actions import Care, JsonOption, remove
@@ -21,7 +22,12 @@ from sievemq_core.output import report
 tap = typer.Typer(help="Taps, and how far their readers are behind: ls, info, create, delete.", no_args_is_help=True)
 
 DestinationArgument = Annotated[
-    str, typer.Argument(metavar="DEST", help="The tap's destination: queue:NAME, topic:NAME, or NAME of a queue.")
+    str,
+    typer.Argument(
+        metavar="DEST",
+        help="The tap's destination: queue:NAME, topic:NAME, or NAME of a queue.",
+        autocompletion=queues,
+    ),
 ]
 TapArgument = Annotated[str, typer.Argument(metavar="TAP", help="The tap's name, as `tap ls` shows it.")]
 
