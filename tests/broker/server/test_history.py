@@ -29,6 +29,7 @@ class Fake:
         self.tried: list[asyncio.Event] = []
         self.loop = asyncio.get_running_loop()
         self.closed = False
+        self.succeeded = asyncio.Event()
 
     def read(self) -> Mapping[str, Sequence[HistoryLine]]:
         if self.error is not None:
@@ -43,6 +44,7 @@ class Fake:
         for kind, lines, oldest, _ in parts:
             kept = [line for line in self.kinds.get(kind, []) if line.id >= oldest]
             self.kinds[kind] = [*kept, *lines]
+        self.loop.call_soon_threadsafe(self.succeeded.set)
 
     def close(self) -> None:
         self.closed = True
@@ -184,7 +186,8 @@ async def test_rows_that_could_not_be_stored_are_tried_again(monkeypatch: pytest
     async with opened(store) as history:
         store.error = StoreFullError("full")
         await store.after_a_try(lambda: history.rows("audit", 5).add({"n": 1}))
-        await store.after_a_try(lambda: setattr(store, "error", None))
+        store.error = None
+        await asyncio.wait_for(store.succeeded.wait(), DEADLINE)
     assert store.names("audit") == ["1"]
 
 

@@ -12,6 +12,7 @@ several kinds can be merged by them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections import deque
@@ -149,7 +150,10 @@ class History:
         self._store: HistoryStore | None = None
         self._worker: Worker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_loaded = self._is_writing = self._is_closed = False
+        self._is_loaded = self._is_closed = False
+        #: Set while the storage is neither read nor written.
+        self._rests = asyncio.Event()
+        self._rests.set()
         self._trouble = ""
         self._when_loaded: list[Callable[[], None]] = []
 
@@ -184,6 +188,7 @@ class History:
             return
         self._loop = asyncio.get_running_loop()
         self._store, self._worker = store, Worker(self._loop, "sievemq-history")
+        self._rests.clear()
         self._worker.put(lambda: self._report(self._loaded, *_tried(store.read, {})))
 
     async def close(self) -> None:
@@ -191,8 +196,9 @@ class History:
         store, worker = self._store, self._worker
         if store is None or worker is None:
             return
-        if self._is_loaded and not self._is_writing:
-            self._write()
+        self._write()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._rests.wait(), CLOSE_SECONDS)
         self._is_closed = True
         worker.put(store.close)
         await asyncio.wait([worker.end()], timeout=CLOSE_SECONDS)
@@ -203,11 +209,11 @@ class History:
 
     def _write(self) -> None:
         store, worker = self._store, self._worker
-        if store is None or worker is None or self._is_writing or not self._is_loaded or self._is_closed:
+        if store is None or worker is None or self._is_closed or not self._rests.is_set():
             return
         rows = [written for kind in self._kinds.values() if (written := kind.unwritten()) is not None]
         if rows:
-            self._is_writing = True
+            self._rests.clear()
             worker.put(lambda: self._report(self._stored, rows, _tried(lambda: store.write(rows), None)[1]))
 
     def _report(self, call: Callable[..., None], *arguments: object) -> None:
@@ -222,13 +228,14 @@ class History:
             kind.found(self._found.pop(kind.kind, ()))
         self._last = max([self._last, *(line.id for lines in found.values() for line in lines)])
         self._is_loaded = True
+        self._rests.set()
         for call in self._when_loaded:
             call()
         self._when_loaded.clear()
         self._write()
 
     def _stored(self, rows: Sequence[HistoryPart], error: Exception | None) -> None:
-        self._is_writing = False
+        self._rests.set()
         self._tell(error, "history.unwritten")
         if error is not None:
             assert self._loop is not None
