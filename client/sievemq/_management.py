@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from sievemq_core.version import VERSION
+
 DEFAULT_HTTP_PORT: Final = 7680
 #: Seconds that an answer may take.
 TIMEOUT: Final = 60.0
@@ -43,7 +45,7 @@ class Management:
     def __init__(self, url: str, user: str | None, password: str | None, tls: ssl.SSLContext | None) -> None:
         self.url = url.rstrip("/")
         self._tls = tls
-        self._headers = {"Accept": "application/json"}
+        self._headers = {"Accept": "application/json", "User-Agent": f"sievemq/{VERSION}"}
         if user is not None:
             secret = f"{user}:{password or ''}".encode()
             self._headers["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"

@@ -29,6 +29,7 @@ from sievemq_broker.server.net.listener import Acceptor, ClientPorts, ListenErro
 from sievemq_broker.server.net.turn import Timers, Turn
 from sievemq_broker.server.shard import Shard
 from sievemq_broker.server.watch.attention import Attention, Whole
+from sievemq_broker.server.watch.audit import Audit
 from sievemq_broker.server.watch.history import History
 from sievemq_broker.server.watch.memory import MemoryLimit, memory_limit
 from sievemq_broker.session.rights import Identity
@@ -80,6 +81,7 @@ class Server:
         shard: the domain, its store, and what its connections share.
         links: the open connections' transports.
         history: what has happened: rows that survive a restart.
+        audit: of that, what operators have done.
         failure: what made the store unusable: nothing leaves this broker any more, and it must end.
         silence: why nothing is read or sent for now; None if it is.
         is_asked_for: a follower has asked for the shard, and this broker ends for it.
@@ -104,6 +106,7 @@ class Server:
         self.started_at = 0.0
         self.links = Links(settings.max_connections)
         self.history = History()
+        self.audit = Audit(self.history, self.clock.now)
         self.user_store = UserStore(settings)
         self.authenticator = Authenticator(self.user_store.users, sign_ins=SignIns(self.clock.now))
         self._tls: ssl.SSLContext | None = None
@@ -256,6 +259,7 @@ class Server:
         if self.links.silent:
             self.links.beat(self.clock.now())
         self.memory.look()
+        self.audit.look()
         self.shard.look()
         self.attention.look()
         self._looks = [look for look in self._looks if look()]

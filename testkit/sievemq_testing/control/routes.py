@@ -355,7 +355,9 @@ async def explain_test(call: Call[requests.Explain, Any]) -> None:
 # -- assertions -------------------------------------------------------------------------------------------------------
 
 
-@routes.add("POST", "/test/namespaces/{ns}/assertions", Verb.BROWSE, answers.Outcome, body=requests.Assertion)
+@routes.add(
+    "POST", "/test/namespaces/{ns}/assertions", Verb.BROWSE, answers.Outcome, body=requests.Assertion, records=False
+)  # fmt: skip
 async def check_test_assertion(call: Call[Any, requests.Assertion]) -> answers.Outcome:
     """Check what should have happened, and wait for it: `received` by a selector, so many, within a time.
 

@@ -50,6 +50,21 @@ def bodies(context: JMSContext, name: str) -> list[str]:
     return [message.get_body(str) or "" for message in context.create_browser(Queue(name))]
 
 
+def test_the_record_of_actions(sievemq: Sievemq, context: JMSContext) -> None:
+    fill(context, 3)
+    sievemq("queue", "purge", "orders", "--yes")
+    shown = sievemq("audit", "--like", "purge")
+    assert shown.lines[0].split("\t")[1:] == [
+        "user", "action", "namespace", "address", "touched", "outcome", "from", "via", "details"
+    ]  # fmt: skip
+    (row,) = (line.split("\t")[1:] for line in shown.lines[1:])
+    assert row == ["", "purge_messages", "default", "queue:orders", "3", "done", "127.0.0.1", "cli", "limit 3"]
+    fill(context, 1)
+    sievemq("move", "orders", "other", "--number", "5", "--yes")
+    (moved,) = (json.loads(line) for line in sievemq("audit", "--number", "1", "--json").lines)
+    assert (moved["action"], moved["details"]["to"]) == ("move_messages", "queue:other")
+
+
 def test_lists(sievemq: Sievemq, context: JMSContext) -> None:
     fill(context)
     fill(context, 2, "other")

@@ -18,7 +18,7 @@ PICTURED = re.findall(r"images/([a-z-]+\.png)", TEXT)
 
 def test_every_view_is_in_the_table_of_views() -> None:
     names = re.findall(r'^  \["[a-z-]+", "([^"]+)", "[a-z]"\],$', FRAME, re.MULTILINE)
-    assert len(names) == 10
+    assert len(names) >= 10
     table = TEXT[TEXT.index("## Views") : TEXT.index("Figures are updated")]
     for name in names:
         assert re.search(rf"^\|.*\b{name}\b.*\|", table, re.MULTILINE), name

@@ -173,6 +173,21 @@ def test_events_report_changes(fresh: EmbeddedBroker) -> None:
         stream.until("flow.unblocked")
 
 
+def test_events_report_actions_to_those_who_may_read_the_record(fresh: EmbeddedBroker) -> None:
+    api = Api(fresh)
+    api.ok("PUT", at("queue:q"))
+    with listening(fresh) as stream:
+        stream.until("tick")
+        api.act("queue:q", "purge")
+        _, about = stream.until("action")[-1]
+        assert (about["action"], about["address"], about["touched"]) == ("purge_messages", "queue:q", 0)
+    whole = Listener(Identity(), None)
+    some = Listener(Identity("anna", Rights([Grant(frozenset({Verb.VIEW}), "queue:q", "default")])), None)
+    for event in (("action", {"namespace": "default", "address": "queue:q"}), ("action", {})):
+        assert whole.receives(event)
+        assert not some.receives(event)
+
+
 def test_events_of_one_namespace_only(fresh: EmbeddedBroker) -> None:
     with listening(fresh, namespace="mine") as stream:
         stream.until("tick")
@@ -274,7 +289,7 @@ def made(stream: Stream, address: str) -> list[str]:
             found.append(about["address"])
             if about["address"] == address:
                 return found
-        assert name in ("tick", "destination.created", "connection.opened"), (name, about)
+        assert name in ("tick", "action", "destination.created", "connection.opened"), (name, about)
     raise AssertionError(f"the stream ended; {found}")
 
 

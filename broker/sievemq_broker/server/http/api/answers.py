@@ -598,6 +598,36 @@ class Applied(Answer, kw_only=True):
     dry_run: bool
 
 
+# -- the record of actions ---------------------------------------------------------------------------------------------
+
+
+class Recorded(Answer, kw_only=True):
+    """What was done, or attempted."""
+
+    id: Annotated[int, Meta(description="Ascends, over restarts too.")]
+    time: Annotated[int, Meta(description="ms since 1970, by the broker's clock.")]
+    action: Annotated[str, Meta(description="Name of the call of this API, or sign_in.")]
+    outcome: Annotated[
+        str, Meta(description="done; or why it ended early, or was refused: an error's name, wrong, throttled.")
+    ]
+    via: Annotated[str, Meta(description="console, cli or http; a protocol; or signal, file.")]
+    user: str | None = None
+    peer: Annotated[str | None, Meta(description="Address of the caller.")] = None
+    namespace: str | None = None
+    address: str | None = None
+    touched: Annotated[int | None, Meta(description="Messages, or other things, that it changed.")] = None
+    details: Annotated[dict[str, Any] | None, Meta(description="What else was named, but no selector.")] = None
+    times: Annotated[int, Meta(description="Attempts of this kind that the row counts.")] = 1
+    since: Annotated[int | None, Meta(description="ms since 1970: where several are counted, the first.")] = None
+
+
+class Record(Answer, kw_only=True):
+    """A page of the record, newest first."""
+
+    rows: list[Recorded]
+    next: str | None
+
+
 # -- dead letters ------------------------------------------------------------------------------------------------------
 
 

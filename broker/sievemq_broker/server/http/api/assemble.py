@@ -6,6 +6,7 @@ from sievemq_broker.server import test_control
 from sievemq_broker.server.http.api import (
     actions,
     attention,
+    audit,
     brokers,
     connections,
     consumers,
@@ -47,6 +48,7 @@ ROUTES = tuple(
         connections,
         refusals,
         selectors,
+        audit,
         events,
     )
 )

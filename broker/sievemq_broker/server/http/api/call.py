@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
@@ -33,6 +33,7 @@ class Call(Generic[Q, B]):
         query: the parameters behind the question mark.
         body: the JSON.
         status: of the answer; the first that the endpoint declares, unless what it makes :meth:`existed`.
+        about: what the record of actions says of it beside path and parameters (``audit.py``). Nothing secret.
     """
 
     management: Management
@@ -44,6 +45,7 @@ class Call(Generic[Q, B]):
     query: Q
     body: B
     status: int
+    about: dict[str, Any] = field(default_factory=dict)
 
     def existed(self) -> None:
         """The object to be created exists already: 200, not 201."""

@@ -50,6 +50,12 @@ async def close_connection(call: Call[requests.DryRun, Any]) -> answers.Touched:
     connection = call.server.shard.services.connections.get(identifier)
     if connection is None or not call.identity.may(Verb.VIEW, connection.namespace.name, "*"):
         raise not_found(f"there is no connection {identifier[:200]!r}", id=identifier[:300])
+    call.about.update(
+        namespace=connection.namespace.name,
+        closed_client=connection.member.client_id,
+        closed_user=connection.member.identity.user,
+        closed_peer=connection.address,
+    )
     call.identity.require(Verb.MANAGE, connection.namespace.name, "*")
     if not dry_run:
         connection.close(ErrorCode.CLOSED_BY_ADMINISTRATOR, "closed by an administrator", call.now)

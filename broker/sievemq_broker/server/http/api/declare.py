@@ -37,6 +37,8 @@ class Endpoint:
         body_limit: bytes that a body may have.
         value_limit: names and values that its JSON may have.
         media: content type of the answer.
+        records: a call that changes something is recorded. False for what changes nothing, though it is no GET; and for
+            messages that are sent, as by any producer.
     """
 
     method: str
@@ -52,6 +54,7 @@ class Endpoint:
     body_limit: int = 1024 * 1024
     value_limit: int = MAX_JSON_VALUES
     media: str = "application/json"
+    records: bool = True
 
     @property
     def name(self) -> str:

@@ -28,7 +28,7 @@ async def listen(call: Call[requests.Watch, Any]) -> None:
     `connection.opened` and `.closed`, `consumer.opened` and `.closed`, `destination.created`, `.deleted`, `.paused` and
     `.resumed`, `subscription.created` and `.deleted` (those with a name), `tap.created` and `.deleted`, `dead_lettered`
     with how many, `flow.blocked` and `.unblocked`, `disk.full` and `.has_room`, `attention.began` and `.ended` (see
-    `/attention`). Each says its `time`, and has an `id`.
+    `/attention`), `action` with a row of the record of actions. Each says its `time`, and has an `id`.
 
     Events are those after the first tick. The stream begins with a `heartbeat`, and carries one whenever it has carried
     nothing else for as many `seconds` as that event names. A listener that receives nothing for several times as long

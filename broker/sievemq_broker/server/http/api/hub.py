@@ -69,11 +69,11 @@ class Listener:
         name, about = event
         namespace = about.get("namespace")
         if namespace is None:
-            return self._everything or not name.startswith("attention.")
+            return self._everything or not name.startswith(("attention.", "action"))
         if self.namespace not in (None, namespace):
             return False
         address = about.get("address")
-        if name.startswith("connection.") or (name.startswith("attention.") and address is None):
+        if name.startswith(("connection.", "action")) or (name.startswith("attention.") and address is None):
             address = "*"  # only for users who may list connections
         return self.identity.rights.enters(namespace) and (
             address is None or self.identity.may("view", namespace, address)
@@ -197,7 +197,10 @@ class Hub:
                     return
             self._known = await run(self._server, partial(_Known.taken, self._server))
         now = self._sampler.latest.time
-        found = () if before is None else self._known.since(before, self._sampler.changes)
+        found: list[Event] = []
+        if before is not None:
+            found += self._known.since(before, self._sampler.changes)
+            found += (("action", row) for row in self._server.audit.since(before.acted))
         events: list[Event] = [(name, {"time": now, **about}) for name, about in found]
         history.add(events)
         totals = self._totals()
@@ -230,12 +233,13 @@ class Hub:
 class _Known:
     """The state that is compared, besides that of the sampler."""
 
-    __slots__ = ("attention", "blocked", "connections", "consumers", "full_disk", "subscriptions", "taps")
+    __slots__ = ("acted", "attention", "blocked", "connections", "consumers", "full_disk", "subscriptions", "taps")
 
     def __init__(self, server: Server) -> None:
         self.blocked = server.shard.services.blocked
         self.full_disk = server.full_disk
         self.attention = server.attention.listed
+        self.acted = server.audit.last
         self.connections = dict(server.shard.services.connections)
         self.consumers: dict[str, dict[int, Consumer]] = {}
         self.subscriptions: set[Subscription] = set()

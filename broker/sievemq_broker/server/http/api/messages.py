@@ -128,7 +128,7 @@ async def find_message(call: Call[Any, Any], query: requests.OfSubscription) -> 
 
 
 @routes.add(
-    "POST", MESSAGES, Verb.SEND, answers.Sent, body=requests.Send, status=(201,), body_limit=SEND_BYTES
+    "POST", MESSAGES, Verb.SEND, answers.Sent, body=requests.Send, status=(201,), body_limit=SEND_BYTES, records=False
 )  # fmt: skip
 async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
     """Send a message, as a producer would.

@@ -50,6 +50,7 @@ async def create_namespace(call: Call[Any, requests.Space]) -> answers.Namespace
     name = call.body.name
     call.identity.require(Verb.MANAGE, name, "*")
     check_identifier("the name of a namespace", name)
+    call.about["namespace"] = name
     if name in call.server.shard.broker.namespaces:
         call.existed()
     return await run(call.server, partial(_row, call, call.server.shard.broker.namespace(name), 0))

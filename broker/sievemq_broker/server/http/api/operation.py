@@ -21,6 +21,7 @@ from sievemq_broker.server.http.api import PREFIX
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Endpoint
 from sievemq_broker.server.http.api.management import Management
+from sievemq_broker.server.http.api.recording import Recording
 from sievemq_broker.server.http.api.requests import Nothing
 from sievemq_broker.server.http.encoding import encode
 from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
@@ -67,9 +68,6 @@ class Operation:
         """See :class:`~sievemq_broker.server.http.router.Route`."""
         endpoint = self._endpoint
         identity = caller(Request(scope))
-        check(identity, endpoint, path)
-        query = _query(endpoint, scope["query_string"])
-        body = await _body(endpoint, scope, receive, self._management.server)
         gate, changes = self._management.gate, endpoint.method != "GET"
         whole = changes or endpoint.verb is Verb.BROWSE  # of a verb that takes several turns, it may show messages
 
@@ -77,10 +75,14 @@ class Operation:
             await gate.passed(changes, whole, message["type"] == "http.response.body")
             await send(message)
 
-        call: Call[Any, Any] = Call(
-            self._management, identity, scope, receive, send_through_gate, path, query, body, endpoint.status[0]
-        )
-        answer = await endpoint.handler(call)
+        with Recording(self._management.server.audit, endpoint, identity, scope, path) as recording:
+            check(identity, endpoint, path)
+            query = _query(endpoint, scope["query_string"])
+            body = await _body(endpoint, scope, receive, self._management.server)
+            call: Call[Any, Any] = Call(
+                self._management, identity, scope, receive, send_through_gate, path, query, body, endpoint.status[0]
+            )
+            answer = await recording.answered(endpoint.handler, call)
         await gate.passed(changes, whole)
         if answer is None and endpoint.answer is None:
             return None  # it has answered itself

@@ -111,6 +111,41 @@ class ListConnections(Page, kw_only=True):
     id: Annotated[str, Meta(max_length=300, description="Only the connection with this id.")] | None = None
 
 
+class _RecordRows(_Request, kw_only=True):
+    """Which rows of the record of actions."""
+
+    namespace: Annotated[str, Meta(max_length=600, description="Only rows about this namespace.")] | None = None
+    user: Annotated[str, Meta(max_length=600, description="Only rows of this user.")] | None = None
+    like: (
+        Annotated[
+            str,
+            Meta(
+                max_length=600,
+                description="Only rows whose action or address contains this text; `*` matches any text.",
+            ),
+        ]
+        | None
+    ) = None
+    only: (
+        Annotated[
+            Literal["actions", "attempts"],
+            Meta(description="Only what was done, or only sign-ins and what was refused."),
+        ]
+        | None
+    ) = None
+
+
+class ListRecord(_RecordRows, kw_only=True):
+    """Parameters of the record of actions."""
+
+    cursor: Cursor | None = None
+    limit: Limit = ROWS
+
+
+class ExportRecord(_RecordRows, kw_only=True):
+    """Parameters of the record of actions as lines."""
+
+
 class ListSubscriptions(List, kw_only=True):
     """Parameters of the list of subscriptions."""
 

@@ -26,7 +26,7 @@ from sievemq_core.selector.explain import Explanation
 routes = Routes("Selectors")
 
 
-@routes.add("POST", "/selector/check", None, answers.CheckedSelector, body=requests.Check)
+@routes.add("POST", "/selector/check", None, answers.CheckedSelector, body=requests.Check, records=False)
 async def check_selector(call: Call[Any, requests.Check]) -> answers.CheckedSelector:
     """Check a selector: its canonical text, advice, where other providers differ; or 422 with the place of the mistake.
 
@@ -43,7 +43,7 @@ async def check_selector(call: Call[Any, requests.Check]) -> answers.CheckedSele
     return await asyncio.to_thread(_checked, found, call.body.selector, dialect)
 
 
-@routes.add("POST", "/selector/explain", None, answers.ExplainedSelector, body=requests.Explain)
+@routes.add("POST", "/selector/explain", None, answers.ExplainedSelector, body=requests.Explain, records=False)
 async def explain_selector(call: Call[Any, requests.Explain]) -> answers.ExplainedSelector:
     """Why a message does or does not match: one that is given as `message`, or one in a queue, named by `namespace`,
     `destination` and `id`."""

@@ -19,6 +19,7 @@ const PLACES = [
   ["connections", "Connections", "c"],
   ["broker", "Broker", "b"],
   ["workbench", "Selector workbench", "w"],
+  ["record", "Record", "r"],
 ];
 
 /** Where a view is shown. */

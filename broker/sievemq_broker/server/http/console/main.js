@@ -16,6 +16,7 @@ import deadLetters from "./views/deadletters.js";
 import destination from "./views/destination.js";
 import { queues, topics } from "./views/destinations.js";
 import overview from "./views/overview.js";
+import record from "./views/record.js";
 import scheduled from "./views/scheduled.js";
 import subscriptions from "./views/subscriptions.js";
 import taps from "./views/taps.js";
@@ -44,6 +45,7 @@ const VIEWS = {
   connections,
   broker,
   workbench,
+  record,
   destination,
 };
 

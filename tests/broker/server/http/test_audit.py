@@ -1,0 +1,191 @@
+"""The record of actions: each call that changes something is there, whatever has made it, and nothing secret."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from sievemq import ConnectionFactory
+from sievemq_broker import EmbeddedBroker
+
+from .conftest import Api, at
+from .test_rights import USERS, as_user
+
+RECORD = "/api/v1/audit"
+SECRET = "confidential"
+
+
+@pytest.fixture(scope="module")
+def watched() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(
+        http=True, settings={"users": USERS, "test_control": True, "test_control_exposed": True}
+    ) as broker:
+        yield broker
+
+
+@pytest.fixture
+def admin(watched: EmbeddedBroker) -> Api:
+    api = as_user(watched, "admin", "mine")
+    api.ok("POST", "/api/v1/namespaces", {"name": "mine"})
+    return api
+
+
+def newest(api: Api, **query: object) -> dict[str, Any]:
+    """The newest action."""
+    rows: list[dict[str, Any]] = api.get(RECORD, **{"only": "actions", **query})["rows"]
+    return {name: value for name, value in rows[0].items() if value is not None}
+
+
+def test_a_row_says_who_did_what_to_how_many_messages(
+    watched: EmbeddedBroker, admin: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        admin.ok("POST", f"{at('queue:orders.x')}/messages", {"body": SECRET})
+    with caplog.at_level(logging.INFO):
+        as_user(watched, "max").act("queue:orders.x", "purge")
+    row = newest(admin)
+    assert row.pop("id") > 0
+    assert row.pop("time") == pytest.approx(watched.call(lambda _: watched.server.clock.now()), abs=600_000)
+    assert row == {
+        "action": "purge_messages", "outcome": "done", "via": "http", "user": "max", "peer": "127.0.0.1",
+        "namespace": "mine", "address": "queue:orders.x", "touched": 3, "times": 1,
+    }  # fmt: skip
+    (record,) = (record for record in caplog.records if record.getMessage().startswith("audit.action"))
+    assert record.levelno == logging.INFO
+    assert "action='purge_messages'" in record.getMessage()
+    assert "user='max'" in record.getMessage()
+    assert "touched=3" in record.getMessage()
+
+
+def test_each_change_is_recorded(admin: Api) -> None:
+    queue = at("queue:q")
+    space, new = "/api/v1/namespaces", {"action": "create_namespace", "namespace": "new"}
+    defined = {"definitions": {"namespaces": {"mine": {"queues": ["d"]}}}}
+    by_selector = {"to": "queue:other", "chosen": "by selector"}
+    steps: list[tuple[str, str, object, dict[str, Any]]] = [
+        ("PUT", queue, None, {"action": "put_destination", "address": "queue:q"}),
+        ("POST", f"{queue}/actions/pause", None, {"action": "pause_destination", "touched": 1}),
+        ("POST", f"{queue}/actions/resume", {}, {"action": "resume_destination", "touched": 1}),
+        ("POST", f"{queue}/actions/move", {"to": "other", "selector": f"a = '{SECRET}'"}, {"details": by_selector}),
+        ("POST", f"{queue}/actions/delete", {"ids": ["1", "2"]}, {"details": {"chosen": "2 by id"}}),
+        ("POST", f"{queue}/actions/retry", {"limit": 5}, {"action": "retry_messages", "details": {"limit": 5}}),
+        ("PUT", f"{queue}/taps/t", {"mode": "copy"}, {"action": "put_tap", "details": {"name": "t", "mode": "copy"}}),
+        ("DELETE", f"{queue}/taps/t", None, {"action": "delete_tap", "details": {"name": "t"}}),
+        ("POST", space, {"name": "new"}, new),
+        ("DELETE", f"{space}/new", None, {"action": "delete_namespace", "namespace": "new", "touched": 0}),
+        ("POST", "/api/v1/definitions", defined, {"action": "apply_definitions", "touched": 1}),
+        ("POST", "/api/v1/test/clock/advance", {"ms": 5}, {"action": "advance_test_clock"}),
+        ("DELETE", queue, None, {"action": "delete_destination", "touched": 0}),
+    ]
+    for method, path, body, expected in steps:
+        admin.ok(method, path, body)
+        row = newest(admin)
+        assert {name: row.get(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "destinations", None),
+        ("POST", at("queue:q") + "/actions/purge", {"dry_run": True}),
+        ("DELETE", at("queue:q") + "?dry_run=true", None),
+        ("POST", at("queue:q") + "/messages", {"body": SECRET}),
+        ("POST", "/api/v1/selector/check", {"selector": "a = 1"}),
+        ("POST", "/api/v1/selector/explain", {"selector": "a = 1", "message": {}}),
+        ("POST", "/api/v1/definitions", {"definitions": {}, "dry_run": True}),
+    ],
+)
+def test_what_changes_nothing_is_not_recorded(admin: Api, method: str, path: str, body: object) -> None:
+    admin.ok("PUT", at("queue:q"))
+    before = admin.get(RECORD)["rows"]
+    admin.ok(method, path, body)
+    assert admin.get(RECORD)["rows"] == before
+
+
+def test_mistakes_are_not_recorded(admin: Api) -> None:
+    before = admin.get(RECORD)["rows"]
+    assert admin("POST", at("queue:missing") + "/actions/purge").status == 404
+    assert admin("POST", at("queue:missing") + "/actions/purge", {"no": 1}).status == 400
+    assert admin.get(RECORD)["rows"] == before
+
+
+def test_a_closed_connection_is_recorded_with_its_client(watched: EmbeddedBroker, admin: Api) -> None:
+    factory = ConnectionFactory(f"{watched.url}/mine", client_id="billing")
+    with factory.create_context("admin", "secret"):
+        (row,) = (row for row in admin.get("/api/v1/connections")["connections"] if row["client_id"] == "billing")
+        admin.ok("DELETE", f"/api/v1/connections/{quote(row['id'])}")
+        found = newest(admin)
+    assert found["namespace"] == "mine"
+    assert found["details"]["closed_client"] == "billing"
+    assert found["details"]["id"] == row["id"]
+
+
+def test_refusals_are_attempts_and_those_that_repeat_are_counted(watched: EmbeddedBroker, admin: Api) -> None:
+    anna = as_user(watched, "anna")
+    for _ in range(5):
+        assert anna("POST", at("queue:stock") + "/actions/purge").status == 403
+    rows = admin.get(RECORD, only="attempts", user="anna")["rows"]
+    assert [(row["action"], row["outcome"], row["address"], row["times"]) for row in rows] == [
+        ("purge_messages", "SECURITY", "queue:stock", 1)
+    ]
+    watched.clock.advance(seconds=601)
+    watched._submit(lambda server: server.audit.look()).result()
+    again, first = admin.get(RECORD, only="attempts", user="anna")["rows"]
+    assert (again["times"], again["since"], first["times"]) == (4, first["time"], 1)
+
+
+def test_a_filter_finds_rows_and_pages_follow_each_other(admin: Api) -> None:
+    admin.ok("PUT", at("queue:paged"))
+    for action in ("pause", "resume") * 4:
+        admin.act("queue:paged", action)
+    found: list[int] = []
+    cursor: dict[str, object] = {}
+    while True:
+        page = admin.get(RECORD, like="paged", only="actions", limit=3, **cursor)
+        assert {row["address"] for row in page["rows"]} == {"queue:paged"}
+        found += [row["id"] for row in page["rows"]]
+        if page["next"] is None:
+            break
+        cursor = {"cursor": page["next"]}
+    assert len(found) == 9
+    assert found == sorted(set(found), reverse=True)
+    assert {row["action"] for row in admin.get(RECORD, like="resume_*")["rows"]} == {"resume_destination"}
+    assert admin.get(RECORD, namespace="nowhere")["rows"] == []
+    assert admin("GET", RECORD, cursor="what").status == 400
+
+
+def test_a_user_sees_rows_of_namespaces_that_it_may_view_as_a_whole(watched: EmbeddedBroker, admin: Api) -> None:
+    admin.ok("PUT", at("queue:seen"))
+    assert as_user(watched, "anna").get(RECORD)["rows"] == []
+
+
+def test_the_record_is_exported_as_lines(admin: Api) -> None:
+    admin.ok("PUT", at("queue:exported"))
+    answer = admin("GET", RECORD + "/export", like="exported")
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    (row,) = (json.loads(line) for line in answer.content.splitlines())
+    assert (row["action"], row["address"]) == ("put_destination", "queue:exported")
+    assert "selector" not in row
+    whole = admin("GET", RECORD + "/export").content
+    assert len(whole.splitlines()) > 1
+    assert SECRET.encode() not in whole
+
+
+def test_the_record_survives_a_restart(tmp_path: Path) -> None:
+    for count in (1, 2):
+        with EmbeddedBroker(http=True, data_dir=tmp_path) as broker:
+            api = Api(broker)
+            api.ok("PUT", at(f"queue:q{count}"))
+            loaded: list[bool] = []
+            broker._submit(lambda server, seen=loaded: server.history.when_loaded(lambda: seen.append(True))).result()
+    with EmbeddedBroker(http=True, data_dir=tmp_path) as broker:
+        api = Api(broker)
+        api.ok("PUT", at("queue:q3"))
+    lines = [json.loads(line) for line in (tmp_path / "history" / "actions").read_text().splitlines()]
+    assert [line["address"] for line in lines] == ["queue:q1", "queue:q2", "queue:q3"]
