@@ -108,7 +108,9 @@ class Server:
         self.history = History()
         self.audit = Audit(self.history, self.clock.now)
         self.user_store = UserStore(settings)
-        self.authenticator = Authenticator(self.user_store.users, sign_ins=SignIns(self.clock.now))
+        self.authenticator = Authenticator(
+            self.user_store.users, sign_ins=SignIns(self.clock.now, self.audit.signed_in)
+        )
         self._tls: ssl.SSLContext | None = None
         if settings.tls_cert is not None:
             self._tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)

@@ -13,6 +13,8 @@ from sievemq_broker.session.recent import Recent
 ACCEPTED: Final = "accepted"
 WRONG: Final = "wrong"
 THROTTLED: Final = "throttled"
+#: The end of a session of the console: no outcome of a sign-in, and not counted.
+SIGNED_OUT: Final = "signed_out"
 
 log = logs.get("security")
 
@@ -52,14 +54,20 @@ class SignIns:
 
     Args:
         now: ms since 1970.
+        noted: called with outcome, door and user of each; also when a user signs out.
 
     Attributes:
         counts: by protocol, port and outcome. A request over HTTP with a password is a sign-in.
         failures: the latest, those that were throttled included.
     """
 
-    def __init__(self, now: Callable[[], int] = _wall_clock) -> None:
+    def __init__(
+        self,
+        now: Callable[[], int] = _wall_clock,
+        noted: Callable[[str, Door, str | None], None] = lambda outcome, door, user: None,
+    ) -> None:
         self._now = now
+        self._noted = noted
         self.counts: dict[tuple[str, int, str], int] = {}
         self.failures: Recent[Failure] = Recent()
 
@@ -81,5 +89,10 @@ class SignIns:
         self.counts[key] = self.counts.get(key, 0) + 1
         if outcome != ACCEPTED:
             self.failures.note(Failure(door, user), self._now())
+        self._noted(outcome, door, user)
         if outcome == WRONG:
             log.warning("sign_in.failed", user=user, address=door.address, protocol=door.protocol, port=door.port)
+
+    def signed_out(self, door: Door, user: str) -> None:
+        """A user has ended a session."""
+        self._noted(SIGNED_OUT, door, user)

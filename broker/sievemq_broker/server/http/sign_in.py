@@ -120,6 +120,8 @@ def sign_in_routes(authenticator: Authenticator) -> list[Page]:
         )
 
     async def sign_out(request: Request) -> Response:
+        if (user := caller(request).user) is not None:
+            authenticator.sign_ins.signed_out(door_of(request.scope, "console"), user)
         _end(request)
         response = Response(status_code=204)
         name = cookie_name(request.url.scheme)

@@ -14,6 +14,7 @@ from heapq import merge
 from typing import Any, Final, Literal
 
 from sievemq_broker import logs
+from sievemq_broker.server.credentials.sign_ins import SIGNED_OUT, Door
 from sievemq_broker.server.watch.history import History
 
 #: Rows of each kind that are kept.
@@ -112,6 +113,11 @@ class Audit:
             return False
         found.count()
         return True
+
+    def signed_in(self, outcome: str, door: Door, user: str | None) -> None:
+        """Record a sign-in, or the end of a session."""
+        action = "sign_out" if outcome == SIGNED_OUT else "sign_in"
+        self.attempted(action, via=door.protocol, outcome=outcome, user=user, peer=door.address, port=door.port or None)
 
     def look(self) -> None:
         """At each tick: write down how often attempts were repeated."""

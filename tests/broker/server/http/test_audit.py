@@ -7,11 +7,11 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 
-from sievemq import ConnectionFactory
+from sievemq import ConnectionFactory, JMSSecurityRuntimeException
 from sievemq_broker import EmbeddedBroker
 
 from .conftest import Api, at
@@ -130,14 +130,34 @@ def test_refusals_are_attempts_and_those_that_repeat_are_counted(watched: Embedd
     anna = as_user(watched, "anna")
     for _ in range(5):
         assert anna("POST", at("queue:stock") + "/actions/purge").status == 403
-    rows = admin.get(RECORD, only="attempts", user="anna")["rows"]
+    rows = admin.get(RECORD, only="attempts", user="anna", like="purge")["rows"]
     assert [(row["action"], row["outcome"], row["address"], row["times"]) for row in rows] == [
         ("purge_messages", "SECURITY", "queue:stock", 1)
     ]
     watched.clock.advance(seconds=601)
     watched._submit(lambda server: server.audit.look()).result()
-    again, first = admin.get(RECORD, only="attempts", user="anna")["rows"]
+    again, first = admin.get(RECORD, only="attempts", user="anna", like="purge")["rows"]
     assert (again["times"], again["since"], first["times"]) == (4, first["time"], 1)
+
+
+def test_sign_ins_at_each_door_are_attempts(watched: EmbeddedBroker, admin: Api) -> None:
+    with ConnectionFactory(f"{watched.url}/mine").create_context("max", "secret"):
+        pass
+    with pytest.raises(JMSSecurityRuntimeException):
+        ConnectionFactory(watched.url).create_context("max", "wrong")
+    form = {"user": "max", "password": "secret"}
+    answer = Api(watched).raw("POST", "/session", urlencode(form).encode(), "application/x-www-form-urlencoded")
+    cookie = answer.headers["set-cookie"].partition(";")[0]
+    csrf = Api(watched, Cookie=cookie).ok("GET", "/session")["csrf"]
+    assert Api(watched, Cookie=cookie, **{"X-CSRF-Token": csrf})("DELETE", "/session").status == 204
+    rows = admin.get(RECORD, only="attempts", user="max", like="sign")["rows"]
+    assert {(row["action"], row["via"], row["outcome"]) for row in rows} >= {
+        ("sign_in", "sieve", "accepted"),
+        ("sign_in", "sieve", "wrong"),
+        ("sign_in", "console", "accepted"),
+        ("sign_out", "console", "signed_out"),
+    }
+    assert {row["peer"] for row in rows} == {"127.0.0.1"}
 
 
 def test_a_filter_finds_rows_and_pages_follow_each_other(admin: Api) -> None:

@@ -85,7 +85,7 @@ class Recording:
                 self._record("INTERNAL", None)
         elif refusal.status == 403:
             self._audit.attempted(self._endpoint.name, outcome=refusal.error, **self._about())
-        elif applied := refusal.details.get("applied"):
+        elif isinstance(applied := refusal.details.get("applied"), int) and applied:
             self._record(refusal.error, applied)
 
     def _record(self, outcome: str, touched: int | None) -> None:
