@@ -231,7 +231,8 @@ class Attention:
         for rule, reason in reasons:
             if reason:
                 found.add(rule, None, now, detail=reason)
-        self._look_at_share(found, rules.MEMORY_HIGH, None, whole.memory, now)
+        if not whole.blocked:
+            self._look_at_share(found, rules.MEMORY_HIGH, None, whole.memory, now)
         self._look_at_share(found, rules.CONNECTIONS_HIGH, None, whole.connections, now)
         refused = self._sign_ins.see((whole.refused_sign_ins,), now, thresholds.quiet_seconds)
         if thresholds.wrong_passwords and refused[0] >= thresholds.wrong_passwords:
@@ -294,8 +295,8 @@ class Attention:
     def _look_at_blocked(self, found: _Found, blocked: dict[Limited, _Blocked], now: int) -> None:
         least = self._thresholds.blocked_seconds * 1000
         for place, waiting in blocked.items():
-            if not least or now - waiting.since < least:
-                continue
+            if place is self._broker.over or not least or now - waiting.since < least:
+                continue  # all producers wait at the broker's own limit, which has a rule of its own
             found.add(
                 rules.SENDERS_BLOCKED,
                 place,

@@ -2,8 +2,9 @@
 
 import { go, here, link } from "./address.js";
 import { h, put, say, svg } from "./dom.js";
-import { duration } from "./format.js";
+import { duration, number } from "./format.js";
 import { failure } from "./notice.js";
+import { badge } from "./parts.js";
 import { described } from "./rights.js";
 import * as session from "./session.js";
 
@@ -65,20 +66,33 @@ export function build(place, help) {
 export const places = () =>
   PLACES.map(([id, name, key]) => ({ key, name, go: () => go([here().path[0] ?? "default", id]) }));
 
+let attention = null; // a badge beside the overview's name
+
+/** Shows beside the overview's name how much needs attention. */
+export function alert({ count, kind }) {
+  attention = count ? badge(number(count), kind) : null;
+  draw();
+}
+
 /** Marks where one is, and folds the menu of a narrow window. */
 export function locate(namespace) {
-  const [, place = "overview", address = ""] = here().path;
+  draw();
+  offer([namespace], namespace);
+  fold(true);
+}
+
+function draw() {
+  const [namespace = "default", place = "overview", address = ""] = here().path;
   const kind = /^(temporary-)?topic:/.test(address) ? "topics" : "queues";
   const current = place === "destination" ? kind : place;
   put(
     nav,
     PLACES.map(([id, name, key]) => {
       const isHere = id === current ? "page" : null;
-      return h("a", { href: link([namespace, id]), "aria-current": isHere, title: `g ${key}` }, name);
+      const more = id === "overview" && attention && [" ", attention.cloneNode(true)];
+      return h("a", { href: link([namespace, id]), "aria-current": isHere, title: `g ${key}` }, name, more);
     }),
   );
-  offer([namespace], namespace);
-  fold(true);
 }
 
 /** Shows the broker, its namespaces, and the user's rights. */

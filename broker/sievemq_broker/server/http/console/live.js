@@ -34,11 +34,19 @@ const WORDS = {
   "flow.unblocked": () => "Producers are no longer blocked",
   "disk.full": (about) => `PERSISTENT messages are refused or wait: ${about.reason}`,
   "disk.has_room": () => "PERSISTENT messages are accepted again",
+  "attention.began": (about) => attention(about, about.text),
+  "attention.ended": (about) => attention(about, `no longer: ${about.text}`),
   missed: ({ events, reason }) =>
     reason === "restarted"
       ? "The broker was restarted"
       : `Missed ${events === null ? "events" : count(events, "event")}: the broker no longer had them`,
 };
+
+// Rules whose findings other events report.
+const REPORTED = ["paused", "producers_blocked", "disk_full", "dead_letters"];
+
+const attention = ({ address, subscription, client_id: client, connection }, text) =>
+  [subscription ?? address ?? client ?? connection, text].filter(Boolean).join(": ");
 
 const listeners = new Set();
 let source = null;
@@ -111,6 +119,7 @@ function ticked(totals) {
 
 function happened(kind, data) {
   if (kind === "missed" && data.reason === "restarted") restarts.push(brokerTime());
+  if (REPORTED.includes(data.rule)) return;
   happenings.unshift({ kind, time: data.time ?? brokerTime(), text: WORDS[kind](data) });
   happenings.splice(50);
   tell("event", happenings[0]);

@@ -2,6 +2,7 @@
 
 import { here, link } from "./address.js";
 import { Refused, Unreachable, get, post } from "./api.js";
+import { summaryOf } from "./attention.js";
 import { h, put } from "./dom.js";
 import { setClock } from "./format.js";
 import * as frame from "./frame.js";
@@ -194,13 +195,15 @@ async function lost() {
 /** Reads what the frame shows. */
 async function readBroker() {
   try {
-    const [broker, list, rights] = await Promise.all([
+    const [broker, attention, list, rights] = await Promise.all([
       get("/broker"),
+      get("/attention"),
       get("/namespaces", { limit: 1000 }),
       get("/session"),
     ]);
     setClock(broker.now);
     frame.describe(broker, list.namespaces, rights);
+    frame.alert(summaryOf(attention));
   } catch (error) {
     fail(shown, error);
   }

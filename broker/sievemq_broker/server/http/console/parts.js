@@ -26,6 +26,15 @@ export function limitBadge({ at_limit: full, blocked_senders: blocked }) {
   return full && badge("at its limit", "warn");
 }
 
+/**
+ * A bar beside a figure: how much of its limit is in use.
+ * @param {number | null} share of the limit; null where there is none. @param {string} label
+ */
+export const gauge = (share, label) =>
+  share === null
+    ? null
+    : h("progress", { class: share > 0.8 ? "high" : null, max: "1", value: share.toFixed(3), "aria-label": label });
+
 export const button = (text, click, kind = "") => h("button", { type: "button", class: kind || null, click }, text);
 
 /**

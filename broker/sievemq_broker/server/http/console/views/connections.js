@@ -2,6 +2,7 @@
 
 import { link, turn } from "../address.js";
 import * as api from "../api.js";
+import { badges } from "../attention.js";
 import { ask } from "../dialog.js";
 import { h, put } from "../dom.js";
 import { number, since } from "../format.js";
@@ -26,6 +27,7 @@ export default function connections({ namespace, query, read: reread }) {
           h("span", row.client_id ?? row.id),
           " ",
           row.congested && badge("reads slowly", "warn"),
+          badges(row),
           row.blocked_since &&
             h("span", { title: row.blocked_by }, badge(`blocked ${since(row.blocked_since)}`, "bad")),
           row.refused > 0 && badge(`${number(row.refused)} refused`, "warn"),

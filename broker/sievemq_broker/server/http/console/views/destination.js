@@ -2,6 +2,7 @@
 
 import { link } from "../address.js";
 import * as api from "../api.js";
+import { badges as marks } from "../attention.js";
 import { act, pause, removeDestination } from "../actions.js";
 import { h, put } from "../dom.js";
 import { failure } from "../notice.js";
@@ -65,6 +66,7 @@ export default function destination(context) {
       badges,
       paused && badge("paused", "warn"),
       limitBadge(state),
+      marks(state),
       address.startsWith("temporary-") && badge("temporary"),
     );
     const drawn = JSON.stringify([paused, may]);

@@ -2,6 +2,7 @@
 
 import { requery, turn } from "../address.js";
 import * as api from "../api.js";
+import { badges } from "../attention.js";
 import { declare } from "../actions.js";
 import { h } from "../dom.js";
 import { bytes, number, rate } from "../format.js";
@@ -48,6 +49,7 @@ function name(namespace, row) {
     " ",
     row.paused && badge("paused", "warn"),
     limitBadge(row),
+    badges(row),
     row.dead_letter_queue && badge("dead letters"),
   ];
 }

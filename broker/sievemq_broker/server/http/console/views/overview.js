@@ -1,13 +1,14 @@
 // The broker at a glance: what flows, what waits, what is wrong.
 
 import { link } from "../address.js";
+import { listOf } from "../attention.js";
 import { get, list } from "../api.js";
 import { Chart, ratesChart, samplesOf } from "../chart.js";
 import { h, put, say } from "../dom.js";
-import { ago, bytes, compact, count, number, rate, since } from "../format.js";
+import { ago, bytes, compact, number, rate } from "../format.js";
 import { note } from "../recent.js";
 import * as live from "../live.js";
-import { destinationLink, head, linkButton, nothing, section } from "../parts.js";
+import { gauge, head, linkButton, nothing, section } from "../parts.js";
 import { sparkline } from "../sparkline.js";
 import { Table } from "../table.js";
 import { queueColumns } from "./destinations.js";
@@ -27,7 +28,7 @@ const TILES = [
 ];
 
 export default function overview({ namespace, signal: gone }) {
-  const alarms = h("ul", { class: "alarms", "aria-label": "Alarms" });
+  const alarms = h("ul", { class: "alarms", "aria-label": "Needs attention" });
   const tiles = TILES.map(([key, name, format]) => tile(key, name, format));
   const rates = ratesChart();
   const depth = new Chart({
@@ -63,6 +64,8 @@ export default function overview({ namespace, signal: gone }) {
     section("What happened", news),
   );
 
+  let found = null; // what needs attention
+  let whole = false; // all of it is shown
   let lacks = live.samples.length < 2;
   let own = null; // samples of what the user may see, where the broker's totals are not for them
 
@@ -79,17 +82,26 @@ export default function overview({ namespace, signal: gone }) {
     );
   }
 
+  function drawFindings() {
+    const showAll = () => {
+      whole = true;
+      drawFindings();
+    };
+    put(alarms, listOf(found, whole, showAll));
+  }
+
   async function read(signal) {
-    const [broker, deepest] = await Promise.all([
+    const [broker, attention, deepest] = await Promise.all([
       get("/broker", {}, signal),
+      get("/attention", {}, signal),
       list(namespace, "destinations", { kind: "queue", sort: "-depth", limit: BUSY }, signal),
     ]);
     busiest.update(deepest.destinations);
-    put(
-      alarms,
-      alarmsOf(broker).map(([kind, ...words]) => h("li", { class: kind }, words)),
-    );
+    found = attention;
+    drawFindings();
     const memory = tiles.find((item) => item.key === "memory_bytes");
+    const connections = tiles.find((item) => item.key === "connections");
+    connections?.share(broker.connections / broker.connections_limit, `of ${number(broker.connections_limit)}`);
     if (memory) memory.node.hidden = broker.memory === null;
     if (memory && broker.memory) {
       live.note({ ...sampleOf(broker), memory_bytes: broker.memory.bytes });
@@ -134,10 +146,9 @@ function sampleOf({ now, messages, rates, connections, consumers }) {
 function tile(key, name, format) {
   const value = h("b", "–");
   const line = h("span", { class: "line" });
+  const bar = h("span");
   const more = h("small");
-  const node = h("div", { class: "tile" }, h("span", { class: "name" }, name), value, more, line);
-  const bar = key === "memory_bytes" ? h("progress", { max: "1", value: "0", "aria-label": "memory in use" }) : null;
-  if (bar) more.before(bar);
+  const node = h("div", { class: "tile" }, h("span", { class: "name" }, name), value, bar, more, line);
   return {
     key,
     node,
@@ -152,37 +163,8 @@ function tile(key, name, format) {
       );
     },
     share(part, words) {
-      bar.hidden = part === null;
-      bar.value = part ?? 0;
-      bar.className = part > 0.8 ? "high" : "";
+      put(bar, gauge(part, `${name}, share of the limit`));
       say(more, words);
     },
   };
-}
-
-// Blocked senders: links to the queue or topic and to the connections.
-function blockedAt({ namespace, address, text, senders, since: from, connections }) {
-  const links = connections.map((id, i) => [
-    i ? ", " : "",
-    h("a", { href: link([namespace, "connections"], { id }) }, h("code", id)),
-  ]);
-  return [
-    `${count(senders, "sender")} ${senders === 1 ? "waits" : "wait"} for room`,
-    address && [" in ", destinationLink(namespace, address)],
-    `, the first for ${since(from)} (${connections.length === 1 ? "connection" : "connections"} `,
-    links,
-    `): ${text}.`,
-  ];
-}
-
-function alarmsOf(broker) {
-  const found = [];
-  if (broker.phase !== "ready") found.push(["bad", `The broker is ${broker.phase}: new connections are refused.`]);
-  if (broker.storage?.stuck) found.push(["bad", `Nothing is confirmed or delivered: ${broker.storage.stuck}.`]);
-  if (broker.storage?.full) found.push(["bad", `PERSISTENT messages are refused or wait: ${broker.storage.full}.`]);
-  if (broker.blocked) found.push(["bad", `Producers are blocked: ${broker.blocked}.`]);
-  else for (const place of broker.blocked_at) found.push(["warn", ...blockedAt(place)]);
-  if (!broker.blocked && broker.memory?.limit && broker.memory.bytes > 0.8 * broker.memory.limit)
-    found.push(["warn", "More than 80 % of the memory for messages is in use."]);
-  return found;
 }

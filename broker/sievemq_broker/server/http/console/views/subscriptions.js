@@ -2,6 +2,7 @@
 
 import { link, turn } from "../address.js";
 import * as api from "../api.js";
+import { badges } from "../attention.js";
 import { ask } from "../dialog.js";
 import { h } from "../dom.js";
 import { bytes, count, number } from "../format.js";
@@ -29,7 +30,7 @@ export function subscriptionColumns(namespace, reread) {
         " ",
         row.shared && badge("shared"),
         " ",
-        !row.active && badge("offline", "warn"),
+        row.active ? badges(row) : badge("offline", "warn"),
       ],
     },
     { label: "Selector", kind: "code", cell: (row) => selectorLink(namespace, row) },

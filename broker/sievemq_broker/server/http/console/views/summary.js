@@ -2,10 +2,11 @@
 
 import { turn } from "../address.js";
 import * as api from "../api.js";
+import { badges } from "../attention.js";
 import { Chart, ratesChart, samplesOf } from "../chart.js";
 import { h, put } from "../dom.js";
-import { bytes, compact, count, duration, number, since } from "../format.js";
-import { Pager, badge, button, facts, nothing, section, selectorLink } from "../parts.js";
+import { bytes, compact, count, duration, number } from "../format.js";
+import { Pager, badge, button, facts, gauge, nothing, section, selectorLink } from "../parts.js";
 import { ask } from "../dialog.js";
 import { notice } from "../notice.js";
 import { allow, refusal } from "../rights.js";
@@ -99,7 +100,7 @@ function figuresOf(state, isQueue) {
     state.in_flight > 0 && ["Oldest in flight", duration(state.oldest_in_flight_ms)],
     ["Scheduled", number(state.scheduled)],
     ["Size", bytes(state.bytes)],
-    state.fill !== null && ["Limit in use", `${Math.round(100 * state.fill)} %`],
+    state.fill !== null && ["Limit in use", [`${Math.round(100 * state.fill)} %`, gauge(state.fill, "limit in use")]],
     isQueue ? ["Enqueued", number(counters.enqueued)] : ["Published", number(counters.published)],
     ["Acknowledged", number(counters.acknowledged)],
     ["Redelivered", number(counters.redelivered)],
@@ -129,7 +130,7 @@ function consumerTable(namespace, address, isQueue, reread, reason) {
           " ",
           row.waiting && badge("waiting"),
           row.congested && badge("reads slowly", "warn"),
-          row.slow_since && badge(`acknowledges nothing for ${since(row.slow_since)}`, "warn"),
+          badges(row),
         ],
       },
       !isQueue && { label: "Subscription", cell: (row) => row.subscription ?? "" },
