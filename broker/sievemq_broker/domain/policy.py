@@ -172,6 +172,12 @@ class NamespacePolicy:
             raise ValueError(f"at_limit must be {BLOCK} or {FAIL}, it is {self.at_limit!r}")
 
 
+def share_used(policy: DestinationPolicy | NamespacePolicy, messages: int, size: int) -> float:
+    """The share of a limit that so many messages with so many bytes use; of two limits the larger one. 0 without."""
+    share = messages / policy.max_messages if policy.max_messages else 0.0
+    return max(share, size / policy.max_bytes) if policy.max_bytes else share
+
+
 @dataclass(frozen=True, slots=True)
 class DomainSettings:
     """Settings of the domain.

@@ -24,7 +24,7 @@ from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry, key_of
 from sievemq_broker.domain.failure import PLAIN, Failure
 from sievemq_broker.domain.place import Place
-from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.policy import DestinationPolicy, share_used
 from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.recall import Recall
 from sievemq_broker.domain.settlement import ALL
@@ -287,12 +287,8 @@ class Queue(Source):
     @property
     def fill(self) -> float:
         """The share of its limit that is in use; of two the larger one. 0 without limits."""
-        policy, share = self.policy, 0.0
-        if policy.max_messages:
-            share = (self.depth + len(self.scheduled) + self.reserved_messages) / policy.max_messages
-        if policy.max_bytes:
-            share = max(share, (self.bytes + self.reserved_bytes) / policy.max_bytes)
-        return share
+        messages = self.depth + len(self.scheduled) + self.reserved_messages
+        return share_used(self.policy, messages, self.bytes + self.reserved_bytes)
 
     @property
     def limit_text(self) -> str:

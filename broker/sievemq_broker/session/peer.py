@@ -264,6 +264,11 @@ class Peer:
         return (self.address.rpartition(":")[0] or self.address).strip("[]")
 
     @property
+    def open_transactions(self) -> int:
+        """How many of its transactions have sends."""
+        return sum([bool(each.transaction and each.transaction.staged) for each in self.sessions.values()])
+
+    @property
     def blocked_senders(self) -> list[BlockedSender]:
         """The sends and COMMITs that wait for room."""
         return [session.blocked_sender for session in self.sessions.values() if session.blocked_sender is not None]

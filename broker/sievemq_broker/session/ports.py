@@ -267,6 +267,9 @@ class Services(ABC, Generic[ClientT]):
             AuthenticationError: the credentials are not accepted.
         """
 
+    def not_entitled(self, peer: ClientT, user: str | None) -> None:  # may do nothing
+        """A user's credentials are right, and it has no right in the namespace. It may be counted."""
+
     def scram(self, peer: ClientT) -> SignIn | None:
         """A sign-in by SCRAM-SHA-256; None if that is not available."""
         return None

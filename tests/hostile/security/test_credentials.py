@@ -149,6 +149,13 @@ def test_sign_ins_are_counted_by_protocol_and_port(broker: EmbeddedBroker) -> No
     assert ask(broker, "/api/v1/sign-ins", **basic("anna")).status == 403
 
 
+def test_a_sign_in_to_a_namespace_without_a_right_is_counted(broker: EmbeddedBroker) -> None:
+    with pytest.raises(JMSSecurityRuntimeException, match="has no right in namespace"):
+        connect(broker, "nobody", PASSWORD)
+    counts = ask(broker, "/api/v1/sign-ins", **basic("admin")).json["counts"]
+    assert [row["count"] for row in counts if row["protocol"] == "sieve" and row["outcome"] == "no_right"] == [1]
+
+
 def test_failures_are_logged_without_the_input(caplog: pytest.LogCaptureFixture, broker: EmbeddedBroker) -> None:
     with caplog.at_level(logging.WARNING, "sievemq_broker.security"):
         ask(broker, "/api/v1/broker", **basic("admin", "a-password-of-somebody"))

@@ -23,6 +23,7 @@ from sievemq.cli.manage import access, top
 from sievemq.cli.manage.output import period, print_rows, span
 from sievemq.taps import find_tap
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.session.tally import Refusal
 
 
 @pytest.fixture
@@ -230,7 +231,7 @@ def test_help_names_the_commands_there_are(sievemq: Sievemq) -> None:
         ("queue", "ls, info, consumers, create, pause, resume, purge, delete"),
         ("topic", "ls, info, create, delete"),
         ("subscription", "ls, delete"),
-        ("connection", "ls, close"),
+        ("connection", "ls, refused, close"),
         ("namespace", "ls, create, delete"),
         ("schedule", "ls, cancel"),
         ("dlq", "ls, retry, drop"),
@@ -363,6 +364,20 @@ def test_parties(sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext) 
     assert "tests" in sievemq("namespace", "ls").out
     assert sievemq("namespace", "delete", "tests", "--yes").out == "tests deleted with 0 messages\n"
     assert sievemq("namespace", "delete", "tests", "--yes").code == 3
+
+
+def test_what_was_refused(sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext) -> None:
+    assert sievemq("connection", "refused", "--json").out == ""
+    broker.call(
+        lambda _: broker.server.shard.services.tallies.refuse(
+            Refusal("default", "queue:orders", "max_messages", "flooder"), broker.server.clock.now(), "c1", 5
+        )
+    )
+    (row,) = map(json.loads, sievemq("connection", "refused", "--json").lines)
+    assert (row["client"], row["count"]) == ("flooder", 5)
+    shown = sievemq("connection", "refused").lines[1].split("\t")
+    assert shown[:4] == ["flooder", "queue:orders", "max_messages", "5"]
+    assert shown[4].endswith("s ago")
 
 
 def test_how_long_a_message_waits(sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext) -> None:

@@ -13,6 +13,7 @@ from sievemq_broker.session.recent import Recent
 ACCEPTED: Final = "accepted"
 WRONG: Final = "wrong"
 THROTTLED: Final = "throttled"
+NO_RIGHT: Final = "no_right"
 #: The end of a session of the console: no outcome of a sign-in, and not counted.
 SIGNED_OUT: Final = "signed_out"
 
@@ -76,7 +77,7 @@ class SignIns:
 
     @property
     def refused(self) -> int:
-        """Those that were not accepted."""
+        """Those whose credentials were not accepted."""
         return self.total(WRONG) + self.total(THROTTLED)
 
     def note(self, outcome: str, door: Door, user: str | None) -> None:

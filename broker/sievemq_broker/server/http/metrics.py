@@ -39,15 +39,18 @@ from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.server.http.access import require
 from sievemq_broker.server.http.errors import bad_request
 from sievemq_broker.server.http.router import Page
-from sievemq_broker.server.http.tasks import run
+from sievemq_broker.server.http.tasks import open_transactions, run
 from sievemq_broker.server.server import Phase, Server
-from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, age_of, figures_of, kind_of
+from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, age_of, figures_of, fill_of, kind_of
 from sievemq_broker.server.watch.resources import read_resources
 from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_core.message.dead_letters import EXPIRED, FAILED, REJECTED
 from sievemq_core.version import VERSION
 
 _LABELS = ("namespace", "kind")
+
+#: Kinds that hold messages.
+_KINDS = ("queue", "subscription")
 
 DETAILED = "sievemq_detailed_"
 """Begins the names of series per destination."""
@@ -88,10 +91,11 @@ async def collected(server: Server) -> Collector:
     """All metrics of this moment but those of single destinations."""
     if server.phase in (Phase.FOLLOWING, Phase.STARTING):
         return FollowerCollector(server)
+    begun = await open_transactions(server, list(server.shard.services.connections.values()))
     totals = Totals(server.shard.broker, server.shard.ended)
     await run(server, totals.add_up)
     await run(server, server.memory.add_up)
-    return BrokerCollector(server, totals)
+    return BrokerCollector(server, totals, begun)
 
 
 def _chosen(
@@ -254,11 +258,13 @@ class BrokerCollector(Collector):
 
     Args:
         totals: of its queues and topics, complete.
+        begun: transactions with sends that are open.
     """
 
-    def __init__(self, server: Server, totals: Totals) -> None:
+    def __init__(self, server: Server, totals: Totals, begun: int) -> None:
         self._server = server
         self._totals = totals
+        self._begun = begun
 
     def collect(self) -> Iterator[Metric]:
         """All metrics of this moment."""
@@ -338,6 +344,7 @@ class BrokerCollector(Collector):
         ended.add_metric(["rolled_back"], total.rolled_back - total.refused_commits)
         ended.add_metric(["refused"], total.refused_commits)
         yield ended
+        yield GaugeMetricFamily("sievemq_transactions_open", "Transactions with sends.", value=self._begun)
 
     def _storage(self) -> Iterator[Metric]:
         commits = self._server.shard.commits
@@ -367,6 +374,14 @@ class BrokerCollector(Collector):
         for name, number in totals.topics.items():
             destinations.add_metric((name, "topic"), number)
         yield destinations
+        fill = GaugeMetricFamily(
+            "sievemq_namespace_fill_ratio", "The share of a namespace's limit that is in use.", labels=["namespace"]
+        )
+        for name, space in self._server.shard.broker.namespaces.items():
+            if space.policy is not None:
+                found = [of for kind in _KINDS if (of := totals.holdings.get((name, kind))) is not None]
+                fill.add_metric([name], fill_of(space.policy, found))
+        yield fill
         yield from self._taps()
 
     def _taps(self) -> Iterator[Metric]:

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from sievemq_broker.domain.work import Budget, Make, Task
 from sievemq_broker.server.http.errors import GoneError
 from sievemq_broker.server.server import Server
+from sievemq_broker.session.peer import Peer
 
 #: Units of a row of an answer: some fifty microseconds.
 ROW: Final = 16
@@ -63,6 +64,11 @@ def _each(items: Iterable[T], do: Callable[[T], R], units: int, now: int, budget
         budget.spend(units)
         results.append(do(item))
     return results
+
+
+async def open_transactions(broker: Server, connections: list[Peer]) -> int:
+    """How many transactions of these clients have sends that wait for their commit."""
+    return sum(await each(broker, connections, lambda peer: peer.open_transactions, units=1))
 
 
 def _while_wanted(make: Make[T], is_gone: Callable[[], bool]) -> Make[T]:

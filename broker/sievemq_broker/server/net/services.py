@@ -10,7 +10,7 @@ from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.server.credentials.authenticator import Authenticator
-from sievemq_broker.server.credentials.sign_ins import Door
+from sievemq_broker.server.credentials.sign_ins import NO_RIGHT, Door
 from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.ports import Services, SignIn
@@ -102,6 +102,9 @@ class ServerServices(Services[Peer]):
     def scram(self, peer: Peer) -> SignIn | None:
         """A sign-in by SCRAM-SHA-256."""
         return self._authenticator.scram(_door(peer))
+
+    def not_entitled(self, peer: Peer, user: str | None) -> None:
+        self._authenticator.sign_ins.note(NO_RIGHT, _door(peer), user)
 
     def now(self) -> int:
         return self._clock.now()

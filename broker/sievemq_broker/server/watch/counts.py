@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from sievemq_broker.domain.admission import MESSAGE_BYTES
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.namespace import Namespace
+from sievemq_broker.domain.policy import NamespacePolicy, share_used
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.tap import CopyTap, DrainTap
 from sievemq_broker.domain.topic import Topic
@@ -213,6 +215,19 @@ class Tapped:
         self.messages += tap.lag
         self.bytes += tap.held_bytes
         self.since = _earlier(self.since, tap.log.oldest or 0)
+
+
+def fill_of(policy: NamespacePolicy, holdings: Iterable[Holdings]) -> float:
+    """The share of the limits of a namespace that is in use.
+
+    Args:
+        holdings: all that it holds.
+    """
+    messages = size = 0
+    for held in holdings:
+        messages += held.ready + held.scheduled
+        size += held.bytes
+    return share_used(policy, messages, size + MESSAGE_BYTES * messages)
 
 
 def waits_since(queue: Queue) -> int:

@@ -55,7 +55,11 @@ def _welcome(peer: Peer, identity: Identity, hello: Hello, now: int) -> None:
         ProtocolError, AuthenticationError: as :func:`on_hello`.
     """
     with _fatal():
-        peer.enter(identity, hello)
+        try:
+            peer.enter(identity, hello)
+        except AuthenticationError:
+            peer.services.not_entitled(peer, identity.user)
+            raise
     _begin(peer, hello, now)
 
 

@@ -12,7 +12,7 @@ from sievemq.cli.completing import topics
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import MostOption, Place, QueueArgument, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, LimitOption, act, remove
-from sievemq.cli.manage.output import Columns, number, print_one, print_rows, rate, span, yes
+from sievemq.cli.manage.output import Columns, number, print_one, print_rows, rate, share, span, yes
 from sievemq_core.output import report
 
 queue = typer.Typer(help="Queues: ls, info, consumers, create, pause, resume, purge, delete.", no_args_is_help=True)
@@ -49,6 +49,7 @@ _QUEUES: Columns = {
     "consumers": number("consumers"),
     "in/s": rate("in_rate"),
     "out/s": rate("out_rate"),
+    "limit used": share,
     "state": lambda row: state(row),
     "blocked": number("blocked_senders"),
 }
@@ -59,6 +60,7 @@ _TOPICS: Columns = {
     "waiting": number("depth"),
     "in/s": rate("in_rate"),
     "out/s": rate("out_rate"),
+    "limit used": share,
     "state": lambda row: state(row),
     "blocked": number("blocked_senders"),
 }
@@ -94,7 +96,7 @@ def _details(row: dict[str, Any]) -> Columns:
         "subscriptions": lambda row: row["subscriptions"] if row["kind"] == "topic" else "",
         "paused": yes("paused"),
         "at its limit": yes("at_limit"),
-        "limit in use": lambda row: "" if row["fill"] is None else f"{row['fill']:.0%}",
+        "limit used": share,
         "senders blocked": lambda row: row["blocked_senders"] or "",
         "in/s": rate("in_rate"),
         "out/s": rate("out_rate"),
@@ -236,7 +238,7 @@ def _list(kind: str, columns: Columns, listing: Listing, place: Place, as_json: 
     path = f"{api.place()}/destinations"
     rows = api.rows(path, "destinations", listing.most, kind=kind, like=listing.like, sort=listing.sort)
     nothing = f"no {kind}s in namespace {place.namespace}"
-    print_rows(rows, columns, as_json, nothing, seldom=("state", "blocked"))
+    print_rows(rows, columns, as_json, nothing, seldom=("limit used", "state", "blocked"))
 
 
 def _show(address: str, place: Place, as_json: bool) -> None:

@@ -135,6 +135,11 @@ def period(first: int, last: int) -> str:
     return f"{begins} to {ends[same:]}"
 
 
+def share(row: dict[str, Any]) -> str:
+    """How much of its limit is in use; nothing without a limit."""
+    return "" if row["fill"] is None else f"{row['fill']:.0%}"
+
+
 def span(milliseconds: int) -> str:
     """A length of time in its two largest units; nothing for 0."""
     if not milliseconds:

@@ -12,12 +12,12 @@ from sievemq.cli.completing import queues
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, Port, address_of
 from sievemq.cli.manage.actions import Care, YesOption, confirm, remove
-from sievemq.cli.manage.output import Columns, number, print_rows, span, yes
+from sievemq.cli.manage.output import Columns, number, print_rows, share, span, yes
 from sievemq_core.output import report
 
 namespace = typer.Typer(help="Namespaces: ls, create, delete.", no_args_is_help=True)
 subscription = typer.Typer(help="Subscriptions of topics: ls, delete.", no_args_is_help=True)
-connection = typer.Typer(help="Connections: ls, close.", no_args_is_help=True)
+connection = typer.Typer(help="Connections: ls, refused, close.", no_args_is_help=True)
 consumer = typer.Typer(help="Consumers: close (`queue consumers` lists them).", no_args_is_help=True)
 
 _NAMESPACES: Columns = {
@@ -27,6 +27,7 @@ _NAMESPACES: Columns = {
     "ready": number("depth"),
     "in flight": number("in_flight"),
     "scheduled": number("scheduled"),
+    "limit used": share,
 }
 _SUBSCRIPTIONS: Columns = {
     "subscription": lambda row: row["name"] or "",
@@ -55,13 +56,24 @@ _CONNECTIONS: Columns = {
     "waits to send": lambda row: span(max(1, row["waits"])) if row["waits"] is not None else "",
     "agent": lambda row: row["agent"],
 }
+_REFUSED: Columns = {
+    "client": lambda row: row["client"],
+    "where": lambda row: row["address"] or "",
+    "reason": lambda row: row["reason"],
+    "times": number("count"),
+    "last": lambda row: f"{span(row['ago'])} ago",
+    "connection": lambda row: row["connection"] or "",
+    "namespace": lambda row: row["namespace"],
+}
 
 
 @namespace.command("ls")
 @grouped
 def list_namespaces(port: Port, *, as_json: LinesOption = False) -> None:
     """List namespaces with the numbers of their messages."""
-    print_rows(port.api().rows("/namespaces", "namespaces"), _NAMESPACES, as_json, "no namespaces")
+    print_rows(
+        port.api().rows("/namespaces", "namespaces"), _NAMESPACES, as_json, "no namespaces", seldom=("limit used",)
+    )
 
 
 @namespace.command("create")
@@ -130,6 +142,18 @@ def list_connections(
     print_rows(
         rows, _CONNECTIONS, as_json, "no connections", seldom=("refused", "rolled back", "waits at", "waits to send")
     )
+
+
+@connection.command("refused")
+@grouped
+def list_refused(port: Port, *, as_json: LinesOption = False) -> None:
+    """List what the broker has refused lately, by client: refused sends, requests beyond a limit."""
+    api = port.api()
+    rows = api.get("/refusals")["refused"]
+    if not as_json:
+        now = api.get("/broker")["now"]
+        rows = [{**row, "ago": max(1, now - row["last"])} for row in rows]
+    print_rows(rows, _REFUSED, as_json, "nothing was refused lately")
 
 
 @connection.command("close")

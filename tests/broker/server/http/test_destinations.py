@@ -203,7 +203,11 @@ def test_namespaces_are_made_listed_and_deleted(api: Api) -> None:
     inside.ok("PUT", at("queue:q"))
     inside.ok("POST", f"{at('queue:q')}/messages", {"body": "x"})
     rows = api.get(path, like=name)["namespaces"]
-    assert rows == [{"name": name, "destinations": 1, "connections": 0, "depth": 1, "in_flight": 0, "scheduled": 0}]
+    size = rows[0].pop("bytes")
+    assert rows == [
+        {"name": name, "destinations": 1, "connections": 0, "depth": 1, "in_flight": 0, "scheduled": 0, "fill": None}
+    ]
+    assert size > 0
     one = f"{path}/{quote(name, safe='')}"
     assert api.ok("DELETE", one, dry_run="true")["matched"] == 1
     assert api.ok("DELETE", one)["touched"] == 1

@@ -357,7 +357,11 @@ class SignInCount(Answer, kw_only=True):
     protocol: Annotated[str, Meta(description="As of a connection; `http`: a request with a password; `console`.")]
     port: int
     outcome: Annotated[
-        str, Meta(description="accepted; wrong; throttled: not checked, since there were too many wrong ones.")
+        str,
+        Meta(
+            description="accepted; wrong; throttled: not checked, since there were too many wrong ones; no_right: "
+            "accepted, but without a right in the namespace."
+        ),
     ]
     count: int
 
@@ -427,6 +431,11 @@ class Namespace(Answer, kw_only=True):
     depth: int
     in_flight: int
     scheduled: int
+    bytes: int
+    fill: Annotated[
+        float | None,
+        Meta(description="The share of its limit that is in use; null without one, or without the right to view it."),
+    ]
 
 
 class Namespaces(Answer, kw_only=True):
@@ -528,7 +537,7 @@ class Consumers(Answer, kw_only=True):
 
 
 class Subscription(Answer, kw_only=True):
-    """A subscription to a topic."""
+    """A subscription to a topic. `fill` and ages are as of a queue."""
 
     namespace: str
     topic: str
@@ -544,6 +553,9 @@ class Subscription(Answer, kw_only=True):
     in_flight: int
     scheduled: int
     bytes: int
+    fill: float | None
+    oldest_ms: int
+    oldest_in_flight_ms: int
     consumers: int
     paused: bool
     attention: Marks

@@ -15,7 +15,7 @@ from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.tasks import each, run
+from sievemq_broker.server.http.tasks import each, open_transactions, run
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import Counts, Holdings, add_figures
 from sievemq_broker.server.watch.resources import read_resources
@@ -89,14 +89,8 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
 
 async def _transactions(server: Server, connections: list[Peer]) -> answers.Transactions:
     total = server.shard.services.tallies.total
-    begun = await each(
-        server,
-        connections,
-        lambda peer: sum([bool(s.transaction and s.transaction.staged) for s in peer.sessions.values()]),
-        units=1,
-    )
     return answers.Transactions(
-        open=sum(begun),
+        open=await open_transactions(server, connections),
         committed=total.committed,
         rolled_back=total.rolled_back - total.refused_commits,
         refused=total.refused_commits,

@@ -16,7 +16,7 @@ from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.tasks import ROW, run
-from sievemq_broker.server.watch.counts import queues_at
+from sievemq_broker.server.watch.counts import fill_of, queues_at
 from sievemq_broker.session.checks import check_identifier
 from sievemq_broker.session.rights import Verb
 from sievemq_core.counted import counted
@@ -115,6 +115,7 @@ def _rows(call: Call[Any, Any], names: list[str], now: int, budget: Budget) -> T
 
 def _row(call: Call[Any, Any], space: Namespace, connections: int, now: int, budget: Budget) -> Task[answers.Namespace]:
     viewed = yield from view(call, [space], now, budget)
+    limits = space.policy if call.identity.may(Verb.VIEW, space.name, "*") else None
     return answers.Namespace(
         name=space.name,
         destinations=viewed.destinations,
@@ -122,4 +123,6 @@ def _row(call: Call[Any, Any], space: Namespace, connections: int, now: int, bud
         depth=viewed.held.ready,
         in_flight=viewed.held.in_flight,
         scheduled=viewed.held.scheduled,
+        bytes=viewed.held.bytes,
+        fill=round(fill_of(limits, [viewed.held]), 4) if limits is not None else None,
     )

@@ -16,7 +16,7 @@ from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.errors import not_found
 from sievemq_broker.server.http.tasks import each, run
-from sievemq_broker.server.watch.counts import Counts
+from sievemq_broker.server.watch.counts import Counts, age_of, waits_since
 from sievemq_broker.session.rights import Verb
 
 routes = Routes("Subscriptions")
@@ -113,6 +113,9 @@ def _show(call: Call[Any, Any], found: Subscription) -> answers.Subscription:
         in_flight=queue.in_flight,
         scheduled=len(queue.scheduled),
         bytes=queue.bytes,
+        fill=round(queue.fill, 4) if queue.policy.limited else None,
+        oldest_ms=age_of(waits_since(queue), call.now),
+        oldest_in_flight_ms=age_of(queue.held_since, call.now),
         consumers=len(queue.consumers),
         paused=queue.paused,
         attention=call.server.attention.marks(queue),
