@@ -81,6 +81,22 @@ def test_a_consumer_that_holds_messages_is_slow_until_it_acknowledges() -> None:
     assert world.after(1) == []
 
 
+def test_each_look_notes_how_long_messages_are_held_also_where_none_wait() -> None:
+    world = World()
+    consumer = world.consumer(5)
+    world.send(2)
+    assert world.after(0) == []
+    assert world.after(60) == []
+    assert (consumer.held_since, consumer.idle_since) == (NOW, NOW)
+    world.send(4)
+    world.after(1)
+    world.after(10)
+    assert world.watch.slow == {consumer: NOW + 61_000}
+    world.watch.clock_jumped(500)
+    assert world.watch.slow == {consumer: NOW + 61_500}
+    assert consumer.held_since == NOW + 500
+
+
 def test_a_connection_that_does_not_read_is_slow() -> None:
     world = World()
     consumer = world.consumer(100)

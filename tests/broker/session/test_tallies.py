@@ -12,6 +12,8 @@ from sievemq_broker.session.rights import Grant, Rights, Verb
 from sievemq_broker.session.tally import Refusal, RolledBack
 from sievemq_core.wire.commands import Command
 
+from ..protocols.amqp import Amqp, message
+from ..protocols.stomp import Stomp
 from .harness import START, TRANSACTED, Client, World
 
 
@@ -168,6 +170,30 @@ def test_an_open_transaction_is_rolled_back_with_its_session(how: str, client: C
     else:
         client.drop()
     assert ended(client) == (0, 1, 0)
+
+
+def test_clients_of_other_protocols_are_counted_as_well() -> None:
+    world = limited("fail", max_messages=1)
+    tallies = world.services.tallies
+    amqp = Amqp(world)
+    amqp.coordinator()
+    amqp.sender("q")
+    for number, fail in ((0, True), (3, False)):
+        name = amqp.declare(number)
+        amqp.send(message("x"), number + 1, state=amqp.within(name))
+        amqp.discharge(name, number + 2, fail=fail)
+    assert (tallies.total.committed, tallies.total.rolled_back) == (1, 1)
+    amqp.send(message("x"), 6)
+    stomp = Stomp(world, login="ann")
+    stomp.say("BEGIN", transaction="t")
+    stomp.say("SEND", b"x", destination="other", transaction="t")
+    stomp.say("ABORT", transaction="t")
+    assert (tallies.total.committed, tallies.total.rolled_back) == (1, 2)
+    stomp.say("SEND", b"x", destination="q")
+    assert [of[1:] for of, _ in tallies.refusals.latest()] == [
+        ("queue:q", "max_messages", "ann"),
+        ("queue:q", "max_messages", amqp.broker.peer.name),
+    ]
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------------
