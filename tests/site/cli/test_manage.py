@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -15,6 +16,7 @@ from operator import itemgetter
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from tests.site.cli.conftest import Sievemq
 
 from sievemq import ConnectionFactory, JMSContext, Queue, Topic
@@ -681,6 +683,16 @@ def test_a_narrow_terminal_lacks_what_matters_least(
     titles, row = shown.splitlines()
     assert row.split()[:2] == ["team0.orders.with.a.long.name", "12,345"]
     assert ("consumers" in titles, "at-limit" in row) == (True, True)
+
+
+@pytest.mark.parametrize("width", [60, 120])
+def test_top_shows_names_on_a_narrow_terminal(broker: EmbeddedBroker, width: int) -> None:
+    broker.call(lambda b: b.namespace("default").create("queue:team0.orders.with.a.long.name").pause())
+    file = io.StringIO()
+    Console(width=width, file=file).print(top._screen(top._look(access.Api(str(broker.http_url), None), 20, "address")))
+    shown = file.getvalue()
+    assert "queue:team0.orders.with.a.long.name  (pau" in shown
+    assert ("out/s" in shown, "consumers" in shown) == (width == 120, True)
 
 
 def test_a_name_that_is_too_long_is_continued(

@@ -57,7 +57,7 @@ def print_rows(
     filled = {name for name in columns if any(cells[name] for cells in made)}
     console = Console()
     shown = [name for name in columns if name not in seldom or name in filled]
-    names = _fitting(shown, texts, filled, console.width)
+    names = fitting(shown, texts, filled, console.width)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in names:
         figures = all(isinstance(cells[name], int | float) for cells in made)
@@ -72,7 +72,7 @@ def print_rows(
         complain(f"(without {hidden}: the terminal is narrow; --json has everything)")
 
 
-def _fitting(names: list[str], texts: Mapping[str, list[str]], filled: Collection[str], width: int) -> list[str]:
+def fitting(names: list[str], texts: Mapping[str, list[str]], filled: Collection[str], width: int) -> list[str]:
     """The columns that a terminal has room for. First those go that are empty or zero, from the right, then those that
     matter least. What is left may be folded."""
     first = names[0]

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -18,11 +18,17 @@ from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place
 from sievemq.cli.manage.actions import JsonOption
 from sievemq.cli.manage.attention import lasting, where
+from sievemq.cli.manage.output import fitting
 from sievemq.cli.show import harmless, json_line
 from sievemq_core.output import show, writing
 
 #: Findings that are listed.
 _FINDINGS: Final = 8
+#: Heading -> field of a row.
+_FIGURES: Final = {
+    "ready": "depth", "in flight": "in_flight", "scheduled": "scheduled", "consumers": "consumers", "in/s": "in_rate",
+    "out/s": "out_rate",
+}  # fmt: skip
 _STYLES: Final = {"critical": "bold red", "warning": "yellow"}
 
 
@@ -88,18 +94,30 @@ def _screen(seen: dict[str, Any]) -> RenderableType:
     ]
     parts: list[RenderableType] = [Text(line) for line in lines]
     parts += _attention(seen["attention"], broker["now"])
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
-    for name in ("destination", "ready", "in flight", "scheduled", "consumers", "in/s", "out/s"):
-        # Figures have room before a long name has.
-        first = name == "destination"
-        table.add_column(name, justify="left" if first else "right", no_wrap=True, ratio=1 if first else None)
-    for row in seen["destinations"]:
-        title = Text(row["address"] + "".join(f"  ({word})" for word in _words(row)))
-        if row["dead_letter_queue"] and row["depth"]:
-            title.stylize("yellow")
-        figures = (row["depth"], row["in_flight"], row["scheduled"], row["consumers"])
-        table.add_row(title, *(f"{n:,}" for n in figures), f"{row['in_rate']:,.0f}", f"{row['out_rate']:,.0f}")
-    return Group(*parts, Text(""), table)
+    return Group(*parts, Text(""), _Destinations(seen["destinations"]))
+
+
+class _Destinations:
+    """The table, which lacks what matters least on a narrow terminal."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        titles = [row["address"] + "".join(f"  ({word})" for word in _words(row)) for row in self._rows]
+        texts = {"destination": titles}
+        texts |= {name: [f"{row[field]:,.0f}" for row in self._rows] for name, field in _FIGURES.items()}
+        filled = {name for name, cells in texts.items() if any(cell != "0" for cell in cells)}
+        names = fitting(list(texts), texts, filled, options.max_width)
+        table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+        for name in names:
+            # Figures have room before a long name has.
+            first = name == "destination"
+            table.add_column(name, justify="left" if first else "right", no_wrap=True, ratio=1 if first else None)
+        for row, *cells in zip(self._rows, *(texts[name] for name in names), strict=True):
+            stands_out = row["dead_letter_queue"] and row["depth"]
+            table.add_row(Text(cells[0], style="yellow" if stands_out else ""), *cells[1:])
+        yield table
 
 
 def _words(row: dict[str, Any]) -> Iterator[str]:
