@@ -18,7 +18,7 @@ from sievemq_core.output import complain, show, writing
 #: Columns of all tables that a narrow terminal does without, beginning with what matters least. The first column of a
 #: table is never one of them.
 _LEAST: Final = (
-    "agent", "protocol", "bytes", "sessions", "delivered", "credit", "matches", "type", "priority", "mode", "shared",
+    "agent", "details", "via", "from", "protocol", "bytes", "sessions", "delivered", "credit", "matches", "type", "priority", "mode", "shared",
     "connected", "scheduled", "out/s", "in/s", "user", "namespace", "peer", "unacknowledged", "origin", "in flight",
     "subscriptions", "consumers",
 )  # fmt: skip
