@@ -18,9 +18,9 @@ from sievemq_core.output import complain, show, writing
 #: Columns of all tables that a narrow terminal does without, beginning with what matters least. The first column of a
 #: table is never one of them.
 _LEAST: Final = (
-    "agent", "details", "via", "from", "protocol", "bytes", "sessions", "delivered", "credit", "matches", "type", "priority", "mode", "shared",
-    "connected", "scheduled", "out/s", "in/s", "user", "namespace", "peer", "unacknowledged", "origin", "in flight",
-    "subscriptions", "consumers",
+    "agent", "details", "via", "from", "protocol", "bytes", "sessions", "delivered", "credit", "matches", "type",
+    "priority", "mode", "shared", "connected", "scheduled", "out/s", "in/s", "user", "namespace", "peer",
+    "unacknowledged", "origin", "in flight", "subscriptions", "consumers",
 )  # fmt: skip
 #: Blanks between two columns, and the width from which on texts are folded.
 _GAP, _FOLDED = 2, 24
