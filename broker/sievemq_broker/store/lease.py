@@ -111,6 +111,7 @@ class Sight(NamedTuple):
         offset: seconds by which this machine's clock is ahead of the database's.
         heir: token of the follower that has asked for the shard, and takes it first once it is released; "" if there
             is none.
+        followers: processes that follow the shard now; None where that is not known.
     """
 
     token: str
@@ -122,6 +123,7 @@ class Sight(NamedTuple):
     view: int
     offset: float
     heir: str = ""
+    followers: int | None = None
 
 
 class Leases(Protocol):

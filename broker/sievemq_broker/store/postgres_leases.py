@@ -33,11 +33,17 @@ _SERVER: Final = (
     "CASE WHEN pg_is_in_recovery() THEN '' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 )
 
+#: Other processes that keep an eye on the lease: their connections have this name.
+_FOLLOWERS: Final = (
+    "(SELECT count(*) FROM pg_stat_activity a WHERE a.application_name = %(name)s AND a.pid <> pg_backend_pid() "
+    "AND a.datname = current_database())"
+)
+
 _LOOK: Final = (
     "SELECT l.token, l.beat, l.released, l.heir, h.epoch, l.name, l.url, l.address, l.settings, "  # noqa: S608
     "coalesce((SELECT w.n FROM sievemq.written w WHERE w.shard = l.shard ORDER BY w.n DESC LIMIT 1), 0), "
-    f"extract(epoch FROM clock_timestamp())::float8, {_SERVER} "
-    "FROM sievemq.lease l JOIN sievemq.head h ON h.shard = l.shard WHERE l.shard = %s"
+    f"extract(epoch FROM clock_timestamp())::float8, pg_backend_pid(), {_FOLLOWERS}, {_SERVER} "
+    "FROM sievemq.lease l JOIN sievemq.head h ON h.shard = l.shard WHERE l.shard = %(shard)s"
 )
 
 #: A beat that a crash of the server loses is as good as none, since followers begin to count anew. So it need not be on
@@ -66,6 +72,7 @@ class PostgresLeases:
     def __init__(self, url: str, shard: str, *, timeout: float = 2.0) -> None:
         self._url, self._shard, self._timeout = url, shard, timeout
         self.where = without_password(url)
+        self._name = f"sievemq {shard} lease"
         self._connection: Connection | None = None
         self._view = 0
         #: Start and time line of the server that the view is of; the database, and the highest time line of it.
@@ -77,18 +84,22 @@ class PostgresLeases:
         try:
             connection = self._connected()
             before = time.time()
-            row = connection.execute(_LOOK, (self._shard,)).fetchone()
+            wanted = {"shard": self._shard, "name": self._name}
+            row = connection.execute(_LOOK, wanted).fetchone()
             if row is None:
                 self._make(connection)
                 before = time.time()
-                row = connection.execute(_LOOK, (self._shard,)).fetchone()
+                row = connection.execute(_LOOK, wanted).fetchone()
             after = time.time()
             assert row is not None
-            token, beat, released, heir, epoch, name, url, address, settings, writes, clock, *server = row
+            token, beat, released, heir, epoch, name, url, address, settings, writes, clock, *rest = row
+            backend, followers, *server = rest
+            # Behind PgBouncer the connections of clients are not those of the server.
+            counted = followers if backend == connection.info.backend_pid else None
             self._check_server((server[0], server[1]))
             owner = Owner(name, url, address, settings) if token else None
             offset = (before + after) / 2 - clock
-            return Sight(token, beat, released, epoch, owner, writes, self._view, offset, heir)
+            return Sight(token, beat, released, epoch, owner, writes, self._view, offset, heir, counted)
         except BaseException as error:
             raise self._failed(error, "be read") from error
 
@@ -153,7 +164,7 @@ class PostgresLeases:
 
     def _connected(self) -> Connection:
         if self._connection is None:
-            connection = connect(self._url, timeout=self._timeout, application=f"sievemq {self._shard} lease")
+            connection = connect(self._url, timeout=self._timeout, application=self._name)
             try:
                 database = check(connection, self.where)
                 if self._database not in ("", database):

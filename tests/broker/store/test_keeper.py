@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from sievemq_broker.domain.store import AwayError, FencedError, StoreError
-from sievemq_broker.server.durability.keeper import Keeper, accepts
+from sievemq_broker.server.durability.keeper import MEASURE_SECONDS, Keeper, accepts
 from sievemq_broker.store.lease import Lease, Owner, Sight, Terms
 
 TERMS = Terms(beat=1.0, lease=10.0, margin=2.0, patience=100.0)
@@ -173,6 +173,18 @@ def owning() -> Rig:
     rig.heard.clear()
     rig.calls.clear()
     return rig
+
+
+def test_an_owner_warns_once_its_last_follower_has_gone(caplog: pytest.LogCaptureFixture) -> None:
+    rig = owning()
+    warnings: list[list[str]] = []
+    for followers in (0, None, 1, 0, 0, 0, 2, None):
+        rig.sight = rig.sight._replace(followers=followers)
+        rig.run(MEASURE_SECONDS + 1)
+        warnings.append(rig.keeper.warnings)
+    gone = ["no follower: the last one has gone, and no broker would take the shard over"]
+    assert warnings == [[], [], [], [], gone, gone, [], []], "one that was never followed is none that has lost it"
+    assert caplog.text.count("store.no_follower") == 1
 
 
 # -- a follower
@@ -457,8 +469,8 @@ def test_an_owner_beats_and_speaks() -> None:
 def test_an_owner_with_a_wrong_clock_says_so_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     rig = owning()
     rig.sight = rig.sight._replace(offset=-2.0)
-    rig.run(200)
-    assert rig.calls.count("look") == 3
+    rig.run(2.5 * MEASURE_SECONDS)
+    assert rig.calls.count("look") == 2
     assert rig.keeper.warnings == ["the clock differs from the database's by -2.0 s: messages expire by this clock"]
     assert caplog.text.count("clock.apart") == 1
     assert rig.heard == []
@@ -539,8 +551,8 @@ def test_an_owner_whose_write_hangs_does_not_beat() -> None:
 def test_an_owner_beats_while_it_restores() -> None:
     rig = Rig(Sight("", 0, False, 0, None, 0, 1, 0.0))
     rig.keeper.start()
-    rig.run(50)
-    assert rig.calls[2:] == ["beat"] * 50
+    rig.run(9)
+    assert rig.calls[2:] == ["beat"] * 9
     assert not rig.keeper.speaks()
     rig.keeper.restored()
     assert rig.keeper.speaks()

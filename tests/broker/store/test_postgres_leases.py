@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -59,11 +60,11 @@ def world(database: Database) -> Iterator[World]:
 def test_a_new_shard_has_no_owner_and_is_taken_at_once(world: World) -> None:
     leases = world.leases()
     seen = leases.look()
-    assert seen._replace(offset=0, view=1) == Sight("", 0, True, 0, None, 0, 1, 0)
+    assert seen._replace(offset=0, view=1) == Sight("", 0, True, 0, None, 0, 1, 0, followers=0)
     assert abs(seen.offset) < 1
     assert leases.take(seen, "mine", ME)
     seen = leases.look()
-    assert seen._replace(offset=0, view=1) == Sight("mine", 1, False, 1, ME, 0, 1, 0)
+    assert seen._replace(offset=0, view=1) == Sight("mine", 1, False, 1, ME, 0, 1, 0, followers=0)
 
 
 def test_a_shard_that_was_copied_has_no_owner(world: World) -> None:
@@ -114,6 +115,23 @@ def test_an_owner_learns_with_its_beat_which_follower_asks_for_the_shard(world: 
     assert (seen.released, seen.heir) == (True, "other")
     assert others.take(seen, "other", OTHER)
     assert others.beat("other") == ""
+
+
+def test_processes_that_follow_the_shard_are_counted(world: World) -> None:
+    owner, follower = world.leases(), world.leases()
+    assert owner.look().followers == 0
+    follower.look()
+    assert owner.look().followers == 1
+    with closing(PostgresLeases(world.database.url, "another")) as another:
+        another.look()
+    assert owner.look().followers == 1
+    assert follower._connection is not None
+    backend = follower._connection.info.backend_pid
+    follower.close()
+    with world.database.connect() as connection:
+        while connection.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (backend,)).fetchone():
+            connection.execute("SELECT pg_sleep(0.01)")
+    assert owner.look().followers == 0
 
 
 def test_the_number_of_the_last_write_is_seen(world: World) -> None:

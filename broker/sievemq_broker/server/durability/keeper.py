@@ -27,7 +27,7 @@ from sievemq_broker.store.lease import now as machine_now
 BEAT_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 #: The time between two looks of an owner, which measure its clock.
-MEASURE_SECONDS = 60.0
+MEASURE_SECONDS = 10.0
 
 #: What a process is, by the state of its lease.
 ROLES = ("follower", "taking", "owner", "silent", "gone")
@@ -37,6 +37,9 @@ PROBES: Final = 8
 
 #: The least time between two warnings that the store answers late.
 WARN_SECONDS = 10.0
+
+#: Looks without a follower after which it counts as gone: one that has lost its connection makes another.
+UNFOLLOWED_LOOKS = 2
 
 log = logs.get("store")
 
@@ -159,7 +162,10 @@ class Keeper:
         #: Why the last call failed; None if it was answered.
         self._away: str | None = None
         self._warned = -WARN_SECONDS
-        self._was_vacant = self._was_apart = False
+        #: What was logged, and is so still.
+        self._told: set[str] = set()
+        #: Looks in a row that have shown no follower, since one was seen.
+        self._unfollowed = 0
         self._looked = now()
         self.offset = 0.0
         self.latency = Histogram(BEAT_BOUNDS)
@@ -206,6 +212,8 @@ class Keeper:
             found.append(f"the clock differs from the database's by {self.offset:+.1f} s: {self._because_apart}")
         if self._away is not None:
             found.append(f"the store does not answer: {self._away}")
+        if self._unfollowed >= UNFOLLOWED_LOOKS:
+            found.append("no follower: the last one has gone, and no broker would take the shard over")
         return found
 
     @property
@@ -320,6 +328,7 @@ class Keeper:
         if lease.state != FOLLOWING:
             if sight.token != lease.token:
                 lease.refused()
+            self._counted(sight.followers)
             return
         self._report_lost(lease.saw(sight, asked, self._now()))
         if before is None or before.token != sight.token:
@@ -498,15 +507,27 @@ class Keeper:
     def _report_vacancy(self) -> None:
         """Log once that the shard has no living owner, and that this process may not take it."""
         lease = self.lease
-        is_vacant = lease.still >= lease.terms.lease
-        if is_vacant and not self._was_vacant:
+        if self._begins("no owner", lease.still >= lease.terms.lease):
             log.error("store.no_owner", still_seconds=round(lease.still, 3))
-        self._was_vacant = is_vacant
 
     def _measured(self, offset: float) -> None:
         """The clock was compared with the database's; log once that it is wrong."""
         self.offset = offset
-        is_apart = abs(offset) > CLOCK_APART
-        if is_apart and not self._was_apart:
+        if self._begins("clock", abs(offset) > CLOCK_APART):
             log.error("clock.apart", seconds=round(offset, 3), note=f"set the clock: {self._because_apart}")
-        self._was_apart = is_apart
+
+    def _counted(self, followers: int | None) -> None:
+        """So many brokers would take the shard over; log once that the last one has gone."""
+        if followers:
+            self._told.add("followed")
+            self._unfollowed = 0
+        elif followers == 0 and "followed" in self._told:
+            self._unfollowed += 1
+        if self._begins("no follower", self._unfollowed >= UNFOLLOWED_LOOKS):
+            log.warning("store.no_follower", note="no broker would take the shard over")
+
+    def _begins(self, what: str, is_so: bool) -> bool:
+        """True if something is so, and was not before."""
+        begins = is_so and what not in self._told
+        (self._told.add if is_so else self._told.discard)(what)
+        return begins
