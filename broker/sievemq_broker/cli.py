@@ -7,15 +7,14 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sievemq_broker.config import ConfigError, Loaded, Settings, env_name, load
+from sievemq_broker.config import ConfigError, Loaded, Settings, env_name, load, shown
 from sievemq_broker.extras import ALL, check_packages, has
-from sievemq_broker.rules import rules_of
-from sievemq_broker.thresholds import changed_thresholds
 from sievemq_core.output import complain, report
 from sievemq_core.output import show as show_line
 
@@ -93,7 +92,8 @@ def broker(
     Exit codes: 0 ended in order, 1 could not start, 2 the settings are wrong, 75 another broker serves its shard.
     """
     _check_extra()
-    settings = _load(config_file, {**given, "users": ",".join(user) if user else None}).settings
+    given["users"] = ",".join(user) if user else None
+    settings = _load(config_file, given).settings
     try:
         check_packages(settings)
     except ImportError as error:
@@ -104,7 +104,8 @@ def broker(
         raise typer.Exit(USAGE)
     from sievemq_broker.server.process import run  # `sievemq config` needs no server
 
-    raise typer.Exit(run(settings, handover=handover))
+    reread = partial(load, given, dict(os.environ), config_file)
+    raise typer.Exit(run(settings, handover=handover, reread=reread))
 
 
 def _check_extra() -> None:
@@ -133,7 +134,7 @@ def show(
 ) -> None:
     """Print the settings that a broker would start with, as its TOML file; secrets are masked."""
     loaded = _load(config_file)
-    rows = [(name, _shown(loaded.settings, name), loaded.origins[name]) for name in loaded.origins]
+    rows = [(name, shown(loaded.settings, name), loaded.origins[name]) for name in loaded.origins]
     if as_json:
         show_line(json.dumps({n: {"value": v, "origin": o} if origin else v for n, v, o in rows}, indent=2))
         return
@@ -154,18 +155,3 @@ def _toml(value: object) -> str:
         pairs = ", ".join(f"{json.dumps(key, ensure_ascii=False)} = {_toml(of)}" for key, of in value.items())
         return f"{{ {pairs} }}" if pairs else "{}"
     return json.dumps(value, ensure_ascii=False)  # numbers, booleans, strings and lists of them are the same in TOML
-
-
-def _shown(settings: Settings, name: str) -> object:
-    value = getattr(settings, name)
-    if name == "store":
-        return settings.shown_store
-    if name == "users":
-        return dict.fromkeys(value, "***")
-    if name in ("destinations", "namespaces"):  # only what was set; the rest are defaults
-        return {pattern: rules_of(policy) for pattern, policy in value.items()}
-    if name == "attention":
-        return changed_thresholds(value)
-    if name == "definitions":
-        return None if value is None else value.origin
-    return value

@@ -23,9 +23,9 @@ from sievemq_broker.definitions import Definitions, definitions_of
 from sievemq_broker.domain.policy import BLOCK, FAIL, DestinationPolicy, DomainSettings, NamespacePolicy
 from sievemq_broker.logs import LEVELS
 from sievemq_broker.protocols import PROTOCOLS
-from sievemq_broker.rules import guess, parse_namespaces, parse_policies
+from sievemq_broker.rules import guess, parse_namespaces, parse_policies, rules_of
 from sievemq_broker.store_url import is_store_url, without_password
-from sievemq_broker.thresholds import Thresholds, parse_thresholds
+from sievemq_broker.thresholds import Thresholds, changed_thresholds, parse_thresholds
 from sievemq_broker.users.account import User, Users
 from sievemq_broker.users.file import parse_users, read_users
 from sievemq_core.limits import (
@@ -373,6 +373,22 @@ class Settings:
     def shown_store(self) -> str | None:
         """The store, as it may be shown: without a password."""
         return None if self.store is None else without_password(self.store)
+
+
+def shown(settings: Settings, name: str) -> object:
+    """A setting as it may be shown: without secrets, and of tables only what was set."""
+    value = getattr(settings, name)
+    if name == "store":
+        return settings.shown_store
+    if name == "users":
+        return dict.fromkeys(value, "***")
+    if name in ("destinations", "namespaces"):
+        return {pattern: rules_of(policy) for pattern, policy in value.items()}
+    if name == "attention":
+        return changed_thresholds(value)
+    if name == "definitions":
+        return None if value is None else value.origin
+    return value
 
 
 _FIELDS = {f.name: f for f in fields(Settings)}

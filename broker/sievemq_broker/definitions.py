@@ -163,7 +163,7 @@ class Definitions:
         tables: dict[str, Any] = {"namespaces": {name: each.table() for name, each in self.namespaces.items()}}
         for name, policies in (("rules", self.rules), ("limits", self.limits)):
             tables[name] = {pattern: rules_of(policy) for pattern, policy in (policies or {}).items()}
-        tables["users"] = {name: _user_table(user) for name, user in (self.users or {}).items()}
+        tables["users"] = {name: user_table(user) for name, user in (self.users or {}).items()}
         return {name: each for name, each in tables.items() if each}
 
 
@@ -214,7 +214,7 @@ def parse_definitions(table: Mapping[str, Any], origin: str = "definitions") -> 
     for name, given, parse in (
         ("rules", rules, parse_policies),
         ("limits", limits, parse_namespaces),
-        ("users", users, _parse_users),
+        ("users", users, parse_hashed_users),
     ):
         try:
             parsed[name] = None if given is None else parse(_table(given))
@@ -239,7 +239,12 @@ def _check_keys(table: Mapping[str, Any], known: tuple[str, ...], place: str) ->
             raise ValueError(f"{place}: {str(name)!r:.60} is not known here{hint}")
 
 
-def _parse_users(table: Mapping[str, Any]) -> dict[str, User]:
+def parse_hashed_users(table: Mapping[str, Any]) -> dict[str, User]:
+    """Users whose passwords are hashes.
+
+    Raises:
+        ValueError: it names the user and what is wrong.
+    """
     users = parse_users(table)
     for name, user in users.items():
         if not is_hash(user.secret):
@@ -248,7 +253,8 @@ def _parse_users(table: Mapping[str, Any]) -> dict[str, User]:
     return users
 
 
-def _user_table(user: User) -> dict[str, Any]:
+def user_table(user: User) -> dict[str, Any]:
+    """The table that makes a user."""
     table: dict[str, Any] = {"password": user.secret}
     if user.rights != ALL_RIGHTS:
         table["rights"] = [

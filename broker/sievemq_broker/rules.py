@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from sievemq_broker.domain.policy import (
     BLOCK,
@@ -22,8 +22,10 @@ from sievemq_core.durations import MILLISECOND, in_units
 from sievemq_core.message.destination import Kind, misspelt_kind
 from sievemq_core.selector.names import MODE_NUMBERS
 
+P = TypeVar("P", DestinationPolicy, NamespacePolicy)
+
 _POLICY = {f.name: f for f in fields(DestinationPolicy) if f.init}
-_NAMESPACE_RULES = {f.name: f for f in fields(NamespacePolicy)}
+_NAMESPACE_RULES = {f.name: f for f in fields(NamespacePolicy) if f.init}
 #: Rules that are lengths of time, and what their numbers count.
 _RULE_UNITS = {
     name: timedelta(seconds=1) if name.endswith("_seconds") else MILLISECOND
@@ -63,7 +65,11 @@ def parse_policies(value: object) -> dict[str, DestinationPolicy]:
     Raises:
         ValueError: it names the pattern and what is wrong.
     """
-    return {_pattern(str(pattern)): _policy(str(pattern), table) for pattern, table in _tables(value).items()}
+    return {
+        name: _named(_policy(str(pattern), table), name)
+        for pattern, table in _tables(value).items()
+        for name in (pattern_of(str(pattern)),)
+    }
 
 
 def parse_namespaces(value: object) -> dict[str, NamespacePolicy]:
@@ -86,7 +92,7 @@ def parse_namespaces(value: object) -> dict[str, NamespacePolicy]:
                 wanted = f"{BLOCK} or {FAIL}" if name == "at_limit" else _wanted(name)
                 raise ValueError(f"rule {name} for {pattern!r} must be {wanted}, not {rule!r:.60}")
         try:
-            found[str(pattern)] = NamespacePolicy(**table)
+            found[str(pattern)] = _named(NamespacePolicy(**table), str(pattern))
         except ValueError as error:
             raise ValueError(f"for {pattern!r}: {error}") from None
     return found
@@ -103,7 +109,20 @@ def _tables(value: object) -> Mapping[object, object]:
     return value
 
 
-def _pattern(pattern: str) -> str:
+def _named(policy: P, pattern: str) -> P:
+    """The policy, which from now on knows the pattern that has it."""
+    if policy.pattern != pattern:
+        policy = replace(policy) if policy.pattern else policy
+        object.__setattr__(policy, "pattern", pattern)
+    return policy
+
+
+def pattern_of(pattern: str) -> str:
+    """A pattern over addresses, with the kind that a bare name means.
+
+    Raises:
+        ValueError: its kind is misspelt.
+    """
     misspelt = misspelt_kind(pattern)
     if misspelt is not None:
         raise ValueError(f"has rules for {pattern!r}: {misspelt}")

@@ -66,9 +66,14 @@ class Management:
             if cursor is None or (most and seen >= most):
                 return
 
-    def put(self, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """PUT; fields that are None are left out."""
-        return self._ask("PUT", path, body)
+    def put(self, path: str, body: Mapping[str, object] | None = None, match: str | None = None) -> Any:
+        """PUT; fields that are None are left out.
+
+        Args:
+            match: the ETag that must be there, or empty for nothing: otherwise it is refused (412).
+        """
+        condition = {} if match is None else {"If-Match": match} if match else {"If-None-Match": "*"}
+        return self._ask("PUT", path, body, headers=condition)
 
     def post(self, path: str, body: Mapping[str, object], timeout: float = TIMEOUT) -> Any:
         """POST; fields that are None are left out. The response may take `timeout` seconds."""
@@ -85,10 +90,13 @@ class Management:
         body: Mapping[str, object] | None,
         query: Mapping[str, object] | None = None,
         timeout: float = TIMEOUT,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         chosen = urlencode(_given(query or {}))
         data = None if body is None else json.dumps(_given(body)).encode()
-        headers = self._headers if data is None else {**self._headers, "Content-Type": "application/json"}
+        headers = {**self._headers, **(headers or {})}
+        if data is not None:
+            headers["Content-Type"] = "application/json"
         url = f"{self.url}/api/v1{path}{f'?{chosen}' if chosen else ''}"
         request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310  http and https only
         try:

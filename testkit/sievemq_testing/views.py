@@ -146,7 +146,8 @@ class _View:
         def change(broker: Broker) -> DestinationPolicy:
             destination = broker.namespace(self._namespace.name).declare(self._address)
             changed = replace(destination.policy, **changes)
-            destination.configure(changed)
+            for each in (destination, *destination.queues):
+                each.configure(changed)
             return changed
 
         result: DestinationPolicy = self._ask(change)

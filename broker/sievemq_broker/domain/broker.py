@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -11,7 +12,7 @@ from sievemq_broker.domain.admission import Gate, Overfull, Rooms
 from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.journal import Journal, Share
 from sievemq_broker.domain.namespace import Namespace
-from sievemq_broker.domain.policy import FAIL, DomainSettings
+from sievemq_broker.domain.policy import FAIL, DestinationPolicy, DomainSettings, NamespacePolicy
 from sievemq_broker.domain.ports import Observer
 from sievemq_broker.domain.publishing import AT_ONCE, Publishing, Sends
 from sievemq_broker.domain.queue import Queue
@@ -23,6 +24,8 @@ from sievemq_core.errors import ErrorCode, RequestError
 #: The key of deliveries to very many subscriptions.
 _FAN_OUT: Final = ("fan-out",)
 _STAMPS: Final = ("stamps",)
+#: The key of changes of rules.
+_RULES: Final = ("rules",)
 
 
 class Broker:
@@ -97,6 +100,52 @@ class Broker:
     def notify_deleted(self, on_deleted: Callable[[Queue | Topic], None]) -> None:
         """Call back with each queue and topic before it is deleted, so that its counters are not lost."""
         self.on_deleted = on_deleted
+
+    def use_rules(
+        self,
+        policies: tuple[tuple[str, DestinationPolicy], ...],
+        namespaces: tuple[tuple[str, NamespacePolicy], ...],
+    ) -> Job[int]:
+        """Have other rules of destinations and limits of namespaces from now on: at once for what is created from now
+        on, and with the task that begins here for what exists. Nothing is deleted or closed by them.
+
+        Args:
+            policies, namespaces: as of :class:`DomainSettings`.
+
+        Returns:
+            The task. It returns how many destinations and namespaces have other rules.
+        """
+        before, self.settings = self.settings, replace(self.settings, policies=policies, namespaces=namespaces)
+        return self.scheduler.start(_RULES, partial(self._configure, before, self.settings), 0, later=True)
+
+    def set_auto_create(self, auto_create: bool) -> None:
+        """See :class:`DomainSettings`."""
+        self.settings = replace(self.settings, auto_create=auto_create)
+
+    def _configure(self, before: DomainSettings, after: DomainSettings, now: int, budget: Budget) -> Task[int]:
+        changed, cost = 0, 1 + (len(before.policies) + len(after.policies)) // 2
+        for space in list(self.namespaces.values()):
+            budget.spend(1)
+            limits = after.policy_for_namespace(space.name)
+            if limits is not before.policy_for_namespace(space.name):
+                space.configure(limits)
+                space.set_gate(None if self.gate_of is None else self.gate_of(space))
+                changed += 1
+            for label, destination in list(space.destinations.items()):
+                if budget.spent:
+                    yield
+                budget.spend(cost)
+                policy = after.policy_for(label)
+                if policy is before.policy_for(label):
+                    continue
+                changed += 1
+                destination.configure(policy)
+                for queue in list(destination.queues):
+                    if budget.spent:
+                        yield
+                    budget.spend(1)
+                    queue.configure(policy)
+        return changed
 
     def delete_namespace(self, name: str) -> bool:
         """Delete a namespace with everything in it, and close its consumers. False if there was none."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final, TypeAlias
 
-from sievemq_broker.domain.admission import Limited
+from sievemq_broker.domain.admission import UNLIMITED, Limited
 from sievemq_broker.domain.policy import BLOCK, DROP_NEWEST, DROP_OLDEST, FAIL
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
@@ -109,20 +109,21 @@ def check(queue: Queue, messages: int, size: int) -> None:
     if policy.max_messages and held + queue.reserved_messages + messages > policy.max_messages:
         text = (
             f"{queue.label} holds {counted(held, 'message')} and may hold {policy.max_messages}; "
-            "consume or purge some, or raise max_messages in its policy"
+            f"consume or purge some, or raise max_messages in {policy.where}"
         )
         raise _refusal(queue, messages, text, "max_messages")
     if policy.max_bytes and queue.bytes + queue.reserved_bytes + size > policy.max_bytes:
         text = (
             f"{queue.label} holds {queue.bytes} bytes and may hold {policy.max_bytes}; this would add {size}; "
-            "consume or purge some, or raise max_bytes in its policy"
+            f"consume or purge some, or raise max_bytes in {policy.where}"
         )
         raise _refusal(queue, messages, text, "max_bytes")
 
 
 def _refusal(queue: Queue, messages: int, text: str, limit: str) -> RequestError:
     queue.counts.refuse(messages)
-    return RequestError(text, ErrorCode.RESOURCE_ALLOCATION, {"destination": queue.label, "limit": limit})
+    details: dict[str, object] = {"destination": queue.label, "limit": limit, "rule": queue.policy.pattern}
+    return RequestError(text, ErrorCode.RESOURCE_ALLOCATION, details)
 
 
 def _check_size(queue: Queue, messages: int, size: int) -> None:
@@ -138,7 +139,7 @@ def _check_size(queue: Queue, messages: int, size: int) -> None:
     if policy.max_bytes and size > policy.max_bytes:
         text = (
             f"{queue.label} may hold {policy.max_bytes} bytes and this message has {size}; "
-            "make it smaller, or raise max_bytes in its policy"
+            f"make it smaller, or raise max_bytes in {policy.where}"
         )
         raise _refusal(queue, messages, text, "max_bytes")
 
@@ -217,10 +218,16 @@ def admit(queue: Queue, envelope: Envelope, now: int) -> None:
     if at_limit == DROP_NEWEST and not fits(queue, 1, len(envelope.packed)):
         queue.drop_new(envelope)
         return
+    if at_limit != DROP_OLDEST:
+        queue.accept([envelope], now)
+        return
+    # A limit that became smaller drops nothing: the queue holds what it held before at most, and drains.
+    policy = queue.policy
+    messages = max(policy.max_messages, queue.depth + len(queue.scheduled)) if policy.max_messages else UNLIMITED
+    size = max(policy.max_bytes, queue.bytes) if policy.max_bytes else UNLIMITED
     queue.accept([envelope], now)
-    if at_limit == DROP_OLDEST:
-        while not fits(queue, 0, 0):
-            queue.drop_oldest()
+    while queue.depth + len(queue.scheduled) > messages or queue.bytes > size:
+        queue.drop_oldest()
 
 
 def fits(queue: Queue, messages: int, size: int) -> bool:

@@ -54,6 +54,8 @@ PUBLISHED: Final = "published"
 TEMPORARY: Final = "temporary"
 STAGE: Final = "stage"
 CONNECTION: Final = "connection"
+#: What was changed at run time of the settings.
+CHANGED: Final = "changed"
 
 #: The surcharge for each message in the size of a batch. A store says how large its batches may be; a place must fit
 #: its bits at least.

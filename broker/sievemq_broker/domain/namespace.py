@@ -19,7 +19,7 @@ from sievemq_broker.domain.journal import ENTRY_BYTES, Journal
 from sievemq_broker.domain.origin import RequestId
 from sievemq_broker.domain.overrides import overridden
 from sievemq_broker.domain.place import Place
-from sievemq_broker.domain.policy import BLOCK, FAIL, DomainSettings
+from sievemq_broker.domain.policy import BLOCK, FAIL, DomainSettings, NamespacePolicy
 from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.publishing import (
     Publishing,
@@ -696,7 +696,14 @@ class Namespace:
 
     def _refusal(self, over: Overfull) -> RequestError:
         details: dict[str, object] = {"namespace": self.name, "limit": over.limit}
+        if over is self.over and self.policy is not None:
+            details["rule"] = self.policy.pattern
         return RequestError(over.limit_text, ErrorCode.RESOURCE_ALLOCATION, details)
+
+    def configure(self, policy: NamespacePolicy | None) -> None:
+        """Have other limits from now on; None for none. What exceeds them stays, and senders that wait try again."""
+        self.policy = policy
+        self.set_over(None)
 
     def forget_routes(self) -> None:
         """Look every destination up again, since the checks for its senders have changed."""

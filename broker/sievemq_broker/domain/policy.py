@@ -66,6 +66,11 @@ def one_of(words: Sequence[str]) -> str:
     return " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
 
 
+def rule_text(pattern: str) -> str:
+    """The rules of a pattern, as errors name them; without a pattern, those of the place that the error is about."""
+    return f"the rules of {pattern}" if pattern else "its rules"
+
+
 def delay_after(attempts: int, delay: int, factor: float, delay_max: int) -> int:
     """Ms that a message waits after its `attempts`-th failed delivery, by a rule of a delay that grows."""
     if not delay:
@@ -100,6 +105,7 @@ class DestinationPolicy:
         priority: overrides the sender's, 0 … 9.
         time_to_live: overrides the sender's, in ms; 0 for "never expires".
         delay: overrides the sender's delivery delay, in ms.
+        pattern: that has these rules, for people; empty for none.
     """
 
     max_attempts: int = 6
@@ -120,6 +126,7 @@ class DestinationPolicy:
     overrides: bool = field(init=False, default=False, repr=False)
     limited: bool = field(init=False, default=False, repr=False)
     special: bool = field(init=False, default=False, repr=False)
+    pattern: str = field(init=False, default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("max_attempts", "redelivery_delay", "redelivery_delay_max", "max_messages", "max_bytes"):
@@ -146,6 +153,11 @@ class DestinationPolicy:
         object.__setattr__(self, "limited", limited)
         object.__setattr__(self, "special", overrides or limited)
 
+    @property
+    def where(self) -> str:
+        """Where the rules can be changed, as errors say it."""
+        return rule_text(self.pattern)
+
     def redelivery_delay_after(self, attempts: int) -> int:
         """Ms that a message waits after its `attempts`-th failed delivery."""
         return delay_after(attempts, self.redelivery_delay, self.redelivery_factor, self.redelivery_delay_max)
@@ -159,11 +171,13 @@ class NamespacePolicy:
         max_bytes: that all its messages may take, with what the broker needs for each; 0 for no limit.
         max_messages: that may wait or be scheduled in all its queues and subscriptions; 0 for no limit.
         at_limit: BLOCK or FAIL, what happens to sends meanwhile.
+        pattern: that has these limits, for people.
     """
 
     max_bytes: int = 0
     max_messages: int = 0
     at_limit: str = BLOCK
+    pattern: str = field(init=False, default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("max_bytes", "max_messages"):

@@ -24,7 +24,7 @@ from sievemq_broker.domain.deadlines import Deadlines
 from sievemq_broker.domain.entry import DELAYED, GONE, HELD, READY, STRAY, Entry, key_of
 from sievemq_broker.domain.failure import PLAIN, Failure
 from sievemq_broker.domain.place import Place
-from sievemq_broker.domain.policy import DestinationPolicy, share_used
+from sievemq_broker.domain.policy import BLOCK, DestinationPolicy, share_used
 from sievemq_broker.domain.ports import DeliveryPort, Observer
 from sievemq_broker.domain.recall import Recall
 from sievemq_broker.domain.settlement import ALL
@@ -269,6 +269,8 @@ class Queue(Source):
         """True if blocked senders may go on. The mark is a sixteenth below the limits, so that they do not block again
         at once."""
         policy = self.policy
+        if policy.at_limit != BLOCK:
+            return True  # the rule was changed: they are refused, or others are dropped for them
         messages, size = policy.max_messages, policy.max_bytes
         return self.deleted or not (
             (messages and self.depth + len(self.scheduled) + self.reserved_messages >= messages - messages // 16)
@@ -294,7 +296,8 @@ class Queue(Source):
     def limit_text(self) -> str:
         policy = self.policy
         limits = [counted(n, what) for n, what in ((policy.max_messages, "message"), (policy.max_bytes, "byte")) if n]
-        return f"{self.label} is full; it may hold {' and '.join(limits)}"
+        rule = f" (rule {policy.pattern})" if policy.pattern else ""
+        return f"{self.label} is full; it may hold {' and '.join(limits)}{rule}"
 
     @property
     def blocked_senders(self) -> int:

@@ -210,9 +210,9 @@ class Topic:
         self._local = 0  # subscriptions with no_local; without any, the publisher does not matter
 
     def configure(self, policy: DestinationPolicy) -> None:
+        """Have other rules from now on, as the queues of subscriptions that are made. Those that exist are configured
+        one by one: there may be very many."""
         self.policy = policy
-        for subscription in self.subscriptions:
-            subscription.queue.configure(policy)
 
     def __repr__(self) -> str:
         return f"<Topic {self.label} subscriptions={len(self.subscriptions)}>"
@@ -226,9 +226,9 @@ class Topic:
         if self.policy.limited and len(self.subscriptions) >= MOST_LIMITED:
             raise RequestError(
                 f"{self.label} has limits and {len(self.subscriptions)} subscriptions, as many as are allowed then; "
-                "end some, or set max_messages and max_bytes of its policy to 0 and limit its namespace instead",
+                f"end some, or set max_messages and max_bytes to 0 in {self.policy.where}, and limit its namespace",
                 ErrorCode.RESOURCE_ALLOCATION,
-                {"destination": self.label, "limit": "limited_subscriptions"},
+                {"destination": self.label, "limit": "limited_subscriptions", "rule": self.policy.pattern},
             )
 
     def add(self, subscription: Subscription) -> None:

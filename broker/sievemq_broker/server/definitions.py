@@ -1,8 +1,8 @@
 """Makes a broker have what definitions say: what differs, what may be done about it, and doing it.
 
 Nothing is lost by it: what would delete messages is refused unless it is named. What is not defined is left alone, or
-is deleted with `prune`, in the namespaces that are defined. Rules and users are settings, which a broker reads when it
-starts.
+is deleted with `prune`, in the namespaces that are defined. Rules, limits and users are settings that change at run
+time (`live_settings.py`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Subscription, Topic
 from sievemq_broker.domain.work import Budget, Make, Task, finish
 from sievemq_broker.matching.condition import group_key
-from sievemq_broker.rules import rules_of
+from sievemq_broker.server.live_settings import Layer, LiveSettings, RefusedError, difference
 from sievemq_broker.server.watch.counts import queues_at
-from sievemq_broker.users.account import User, Users
 from sievemq_core.counted import counted
 from sievemq_core.errors import RequestError
 from sievemq_core.message.destination import parse_address
@@ -55,7 +54,7 @@ class Change:
         namespace: where; None for rules, limits and users.
         name: by which it is forced: `default/queue:orders`.
         text: what differs; empty if all of it does.
-        at_start: it is made when a broker starts with these definitions, and not before.
+        at_start: it is made when a broker starts with these definitions, and not before: the order of patterns.
         refused: why it is not made; empty if it is.
         can_be_forced: it is made nevertheless if it is named.
         made: it has been made.
@@ -151,7 +150,7 @@ def compare(
 def apply(
     broker: Broker, definitions: Definitions, dialect: str, terms: Terms, now: int, budget: Budget
 ) -> Task[list[Change]]:
-    """Make a broker have what definitions say, but for rules, limits and users.
+    """Make a broker have what definitions say, but for rules, limits and users (:func:`change_settings`).
 
     Returns:
         The changes. If one is refused and not `partly`, none is made. What came to hold messages meanwhile is refused.
@@ -168,29 +167,56 @@ def apply(
     return changes
 
 
-def settings_changes(definitions: Definitions, settings: Settings, users: Users, *, prune: bool) -> list[Change]:
-    """How rules, limits and users differ from those of a broker. They change when a broker starts with them."""
-    present = {name: users.find(name) for name in sorted(users.names())}
-    tables: tuple[tuple[str, Mapping[str, Any] | None, Mapping[str, Any]], ...] = (
-        ("rule", definitions.rules, settings.destinations),
-        ("limit", definitions.limits, settings.namespaces),
-        ("user", definitions.users, present),
-    )
+def settings_changes(definitions: Definitions, live: LiveSettings, *, prune: bool, secured: bool) -> list[Change]:
+    """How rules, limits and users differ from those of a broker. The order of patterns changes when it starts.
+
+    Args:
+        secured: clients need a user. Otherwise users change when it starts, too: the first ones lock all clients out.
+    """
     found: list[Change] = []
-    for kind, wanted, there in tables:
+    for layer, wanted in _tables_of(definitions, live):
         if wanted is None:
             continue
-        for name, value in wanted.items():
-            action, text = (CHANGE, _differs(there[name], value)) if name in there else (CREATE, "")
-            if action == CREATE or text:
-                found.append(Change(action, kind, None, f"{kind}/{name}", text, at_start=True))
-        gone = [name for name in there if name not in wanted]
-        if prune:
-            found += [Change(DELETE, kind, None, f"{kind}/{name}", at_start=True) for name in gone]
+        there = layer.present
+        gone = [name for name in there if name not in wanted] if prune else []
+        for name, value in (*wanted.items(), *((name, None) for name in gone)):
+            action = DELETE if value is None else CHANGE if name in there else CREATE
+            text = difference(there[name], value) if action == CHANGE else ""
+            if action == CHANGE and not text:
+                continue
+            at_start = layer is live.users and not secured
+            change = Change(action, layer.kind, None, f"{layer.kind}/{name}", text, at_start)
+            try:
+                layer.check(name)
+            except RefusedError as error:
+                change.refuse(str(error), can_be_forced=False)
+            found.append(change)
         order = [name for name in there if name in wanted]
-        if kind != "user" and order != [name for name in wanted if name in there]:
-            found.append(Change(CHANGE, kind, None, f"{kind}s", "their order", at_start=True))
+        if layer is not live.users and order != [name for name in wanted if name in there]:
+            found.append(Change(CHANGE, layer.kind, None, f"{layer.kind}s", "their order", at_start=True))
     return found
+
+
+def change_settings(
+    changes: list[Change], definitions: Definitions, live: LiveSettings, by: str | None, now: int
+) -> None:
+    """Make what :meth:`settings_changes` found, but for the order; the broker uses it afterwards.
+
+    Raises:
+        RefusedError: too many entries would be changed; those before that are.
+    """
+    for change in changes:
+        if change.at_start:
+            continue
+        for layer, wanted in _tables_of(definitions, live):
+            if layer.kind == change.kind:
+                name = change.name.partition("/")[2]
+                layer.put(name, (wanted or {}).get(name), by, now)
+                change.made = True
+
+
+def _tables_of(definitions: Definitions, live: LiveSettings) -> tuple[tuple[Layer[Any], Mapping[str, Any] | None], ...]:
+    return (live.rules, definitions.rules), (live.limits, definitions.limits), (live.users, definitions.users)
 
 
 def name_of(client_id: str | None, name: str) -> str:
@@ -199,11 +225,12 @@ def name_of(client_id: str | None, name: str) -> str:
 
 
 def collect(
-    broker: Broker, settings: Settings, users: Users, spaces: Iterable[str], now: int, budget: Budget
+    broker: Broker, dialect: str, live: LiveSettings, spaces: Iterable[str], now: int, budget: Budget
 ) -> Task[Definitions]:
     """The definitions of a broker as it is: what outlives connections, rules, limits and users.
 
     Args:
+        dialect: the broker's.
         spaces: names of namespaces.
     """
     namespaces: dict[str, NamespaceDefinition] = {}
@@ -224,10 +251,12 @@ def collect(
             if budget.spent:
                 yield
             budget.spend(_LOOK)
-            subscriptions.append(_defined(each, settings.dialect))
+            subscriptions.append(_defined(each, dialect))
         namespaces[name] = NamespaceDefinition(tuple(found[False]), tuple(found[True]), tuple(subscriptions))
-    present = {name: user for name in sorted(users.names()) if (user := users.find(name)) is not None}
-    return Definitions(namespaces, settings.destinations, settings.namespaces, present)
+    users = live.users.present
+    return Definitions(
+        namespaces, live.rules.present, live.limits.present, {name: users[name] for name in sorted(users)}
+    )
 
 
 def _defined(found: Subscription, dialect: str) -> SubscriptionDefinition:
@@ -238,17 +267,6 @@ def _defined(found: Subscription, dialect: str) -> SubscriptionDefinition:
     return SubscriptionDefinition(
         found.name, found.topic.label, found.client_id, text, named, found.shared, found.no_local
     )
-
-
-def _differs(there: Any, wanted: Any) -> str:
-    """What differs of a rule, a limit or a user; empty for nothing."""
-    if isinstance(wanted, User):
-        parts = [what for what, name in (("password", "secret"), ("rights", "rights"))
-                 if getattr(there, name) != getattr(wanted, name)]  # fmt: skip
-        return ", ".join(parts)
-    names = {**rules_of(there), **rules_of(wanted)}
-    pairs = ((name, getattr(there, name), getattr(wanted, name)) for name in names)
-    return ", ".join(f"{name} {old} becomes {new}" for name, old, new in pairs if old != new)
 
 
 # -- comparing --------------------------------------------------------------------------------------------------------

@@ -17,13 +17,14 @@ from urllib.parse import urlsplit
 
 from sievemq_broker import logs
 from sievemq_broker.clock import AdjustableClock, Clock
-from sievemq_broker.config import Settings, is_loopback
+from sievemq_broker.config import Loaded, Settings, is_loopback
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.store import AbandonedError, AwayError, FencedError, StoreError
 from sievemq_broker.server import test_control
 from sievemq_broker.server.credentials.exposed import warn_if_exposed
 from sievemq_broker.server.net.codec import hasten
 from sievemq_broker.server.net.listener import ListenError, Port, make_tls_context
+from sievemq_broker.server.reloading import reload_on_signal
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.shard import Shard
 from sievemq_broker.server.watch.collector import calm
@@ -191,12 +192,13 @@ def bind(server: Server) -> ManagementPort | None:
     return http
 
 
-def run(settings: Settings, *, handover: bool = False) -> int:
+def run(settings: Settings, *, handover: bool = False, reread: Callable[[], Loaded] | None = None) -> int:
     """Run a broker until a signal ends it, or another broker takes its shard over.
 
     Args:
         settings: checked settings.
         handover: ask the owner of the shard to hand it over to this broker.
+        reread: reads the settings again, from the same sources.
 
     Returns:
         the process's exit code: 0 after an ordered end, also while it was starting; 1 if it could not start; 75 if
@@ -208,6 +210,7 @@ def run(settings: Settings, *, handover: bool = False) -> int:
     try:
         server = new_server(settings, on_failure=stopping.set)
         server.when_asked_for(stopping.set)
+        server.reread_with(reread)
         if handover:
             server.shard.ask()
         http = bind(server)
@@ -371,7 +374,7 @@ def _on_signals(stopping: asyncio.Event, server: Server) -> None:
         return lambda *_: loop.call_soon_threadsafe(received, name)
 
     if sys.platform != "win32":
-        loop.add_signal_handler(signal.SIGHUP, server.user_store.reload)
+        loop.add_signal_handler(signal.SIGHUP, reload_on_signal, server)
     for number in (signal.SIGTERM, signal.SIGINT):
         try:
             loop.add_signal_handler(number, received, number.name)

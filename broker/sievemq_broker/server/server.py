@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
-from sievemq_broker.config import Settings
+from sievemq_broker.config import Loaded, Settings
 from sievemq_broker.domain.store import AbandonedError, StoreError
+from sievemq_broker.domain.work import Job
 from sievemq_broker.protocols import PROTOCOLS, Spoken
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.credentials.sign_ins import SignIns
@@ -79,6 +80,8 @@ class Server:
 
     Attributes:
         shard: the domain, its store, and what its connections share.
+        live: rules, limits and users, which change at run time.
+        reread: reads the settings again; None if a program gave them.
         links: the open connections' transports.
         history: what has happened: rows that survive a restart.
         audit: of that, what operators have done.
@@ -107,7 +110,9 @@ class Server:
         self.links = Links(settings.max_connections)
         self.history = History()
         self.audit = Audit(self.history, self.clock.now)
-        self.user_store = UserStore(settings)
+        self.live = self.shard.live
+        self.reread: Callable[[], Loaded] | None = None
+        self.user_store = UserStore(settings, self.live.users)
         self.authenticator = Authenticator(
             self.user_store.users, sign_ins=SignIns(self.clock.now, self.audit.signed_in)
         )
@@ -198,6 +203,9 @@ class Server:
             self.phase = Phase.STARTING
         await self._open_shard()
         self.history.open(shard.history())
+        if self.live.users.changes:
+            self.user_store.renew()
+            self.authenticator.use(self.user_store.users)
         if settings.data_dir is not None:
             self.user_store.keep_key(settings.data_dir)
         self.turn = Turn(loop, settings.busy_poll, self.timers, [] if shard.commits is None else [shard.commits])
@@ -408,7 +416,31 @@ class Server:
             )
             connection.close(ErrorCode.TOO_MANY_CONNECTIONS, text, now)
 
-    # -- users ------------------------------------------------------------------------------------------------------
+    # -- what changes at run time -------------------------------------------------------------------------------------
+
+    def reread_with(self, reread: Callable[[], Loaded] | None) -> None:
+        """Have :attr:`reread`: the settings come from files and the environment."""
+        self.reread = reread
+
+    def use_settings(self, settings: Settings) -> None:
+        """Have other settings from now on: of those that need no restart (`server/reloading.py`)."""
+        before, self.settings = self.settings, settings
+        if settings.log_level != before.log_level:
+            logs.configure(settings.log_level, as_json=settings.json_logs)
+        self.shard.broker.set_auto_create(settings.auto_create)
+        self.live.rules.rebase(settings.destinations)
+        self.live.limits.rebase(settings.namespaces)
+        self.use_rules()
+        if settings.users is not before.users:
+            self.live.users.rebase(settings.users)
+            self.user_store.renew()
+
+    def use_rules(self) -> Job[int]:
+        """The rules or limits have changed. Returns the task that gives them to what exists."""
+        job = self.shard.use_rules()
+        if self.phase is Phase.READY:
+            self.turn.worked()
+        return job
 
     def use_users(self, users: Users) -> None:
         """The users have changed. Users that were removed or have another password lose their connections; the others

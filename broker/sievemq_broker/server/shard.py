@@ -21,8 +21,11 @@ from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.domain.store import AbandonedError, HistoryStore, StoreError
+from sievemq_broker.domain.journal import CHANGED
+from sievemq_broker.domain.store import AbandonedError, HistoryStore, Store, StoreError
+from sievemq_broker.domain.work import Job
 from sievemq_broker.server.credentials.authenticator import Authenticator
+from sievemq_broker.server.live_settings import LiveSettings
 from sievemq_broker.server.net.services import ServerServices, new_incarnation
 from sievemq_broker.server.watch.counts import Ended
 from sievemq_broker.server.watch.memory import memory_limit
@@ -61,6 +64,7 @@ class Shard:
     Attributes:
         broker: the domain. Only the loop's thread may touch it.
         lost: as above.
+        live: rules, limits and users, which change at run time.
         ended: counts of what was deleted.
         incarnation: its name, the same as long as its store exists.
         opened: the store; None if there is none.
@@ -87,6 +91,7 @@ class Shard:
     ) -> None:
         self._settings = settings
         self._clock = clock
+        self.live = LiveSettings(settings)
         self.broker = broker or Broker(settings.domain())
         self.broker.scheduler.report_to(partial(log.fault, "task.failed"))
         self.lost = LostConnections() if lost is None else lost
@@ -188,7 +193,10 @@ class Shard:
             follower = None if following is None else await following.end()
             now = self._clock.now()
             opened = self.opened = await loop.run_in_executor(
-                None, open_and_restore, source, token, broker, self.incarnation, now, self._wanted, follower
+                None,
+                open_and_restore,
+                *(source, token, broker, self.incarnation, now, self._wanted, follower),
+                self._restore_settings,
             )
         except AbandonedError:
             raise self.failure or _abandoned() from None
@@ -198,6 +206,7 @@ class Shard:
             await asyncio.sleep(ahead)
         self._first_write = opened.store.next_write
         assert self.broker.journal is not None
+        self.live.keep_in(self.broker.journal)
         self.incarnation = opened.store.incarnation
         self.commits = Commits(
             loop,
@@ -217,6 +226,17 @@ class Shard:
     def history(self) -> HistoryStore | None:
         """Where what happens to it is stored; None if it is in memory."""
         return None if self._source is None else self._source.history()
+
+    def _restore_settings(self, store: Store) -> None:
+        """Use the rules that were changed at run time, before anything is restored by them."""
+        self.live.restore(store.definitions(CHANGED))
+        if self.live.rules.changes or self.live.limits.changes:
+            self.use_rules()
+
+    def use_rules(self) -> Job[int]:
+        """The rules or limits have changed. Returns the task that gives them to what exists."""
+        rules, limits = self.live.rules.present, self.live.limits.present
+        return self.broker.use_rules(tuple(rules.items()), tuple(limits.items()))
 
     def give_up(self) -> None:
         """Have :meth:`take` or :meth:`open` end soon, in any thread. Without effect once both have ended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -45,7 +45,8 @@ def build(arguments: Sequence[str]) -> Callable[[Sequence[str]], int]:
     Raises:
         MissingExtraError: the one that is named needs an extra that is not installed.
     """
-    points = {point.name: point for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
+    found = {point.name: point for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
+    points = {name: point for name, point in found.items() if "." not in name}
     app = typer.Typer(
         help=_HELP,
         no_args_is_help=True,
@@ -56,7 +57,8 @@ def build(arguments: Sequence[str]) -> Callable[[Sequence[str]], int]:
     app.callback()(_root)
     saved, name = _split(arguments or _being_completed())
     if name in points:
-        _add(app, points[name])
+        parts = [point for each, point in found.items() if each.startswith(f"{name}.")]
+        _add(app, points[name], parts)
     else:
         for point in points.values():
             app.command(point.name, help=_summary(point))(_listed)
@@ -144,13 +146,24 @@ def _given(command: Any, values: Mapping[str, str]) -> dict[str, Any]:
     return given | {name: _given(each, values) for name, each in getattr(command, "commands", {}).items()}
 
 
-def _add(app: typer.Typer, point: EntryPoint) -> None:
+def _load(point: EntryPoint) -> Any:
     try:
-        loaded: Any = point.load()
+        return point.load()
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in _EXTRAS:
             raise  # one of ours: a fault, not a missing extra
         raise MissingExtraError(_missing(point)) from error
+
+
+def _add(app: typer.Typer, point: EntryPoint, parts: Iterable[EntryPoint]) -> None:
+    """Add a command.
+
+    Args:
+        parts: commands of it, if it is a group, that are in another package: named GROUP.COMMAND.
+    """
+    loaded = _load(point)
+    for part in parts:
+        loaded.command(part.name.partition(".")[2])(_load(part))
     if isinstance(loaded, typer.Typer):
         app.add_typer(loaded, name=point.name)
     else:

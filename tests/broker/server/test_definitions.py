@@ -12,13 +12,22 @@ import pytest
 from sievemq import ConnectionFactory, DeliveryMode, JMSContext, Queue, Topic
 from sievemq.taps import open_tap
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.config import ConfigError, load
+from sievemq_broker.config import ConfigError, Settings, load
 from sievemq_broker.definitions import Definitions, definitions_of, parse_definitions
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DomainSettings
 from sievemq_broker.domain.work import Budget, finish
-from sievemq_broker.server.definitions import Change, Terms, apply, apply_at_start, collect, settings_changes
-from sievemq_broker.users.account import User, Users
+from sievemq_broker.server.definitions import (
+    Change,
+    Terms,
+    apply,
+    apply_at_start,
+    change_settings,
+    collect,
+    settings_changes,
+)
+from sievemq_broker.server.live_settings import LiveSettings
+from sievemq_broker.users.account import User
 from sievemq_testing import BrokerFactory
 
 from ..domain.support import message
@@ -51,8 +60,8 @@ def lines(changes: list[Change]) -> list[str]:
 
 
 def collected(broker: EmbeddedBroker) -> Definitions:
-    settings = load({}).settings
-    return broker.call(lambda b: finish(partial(collect, b, settings, Users({}), list(b.namespaces)), 0))
+    live = LiveSettings(Settings())
+    return broker.call(lambda b: finish(partial(collect, b, "jakarta", live, list(b.namespaces)), 0))
 
 
 def sets(definitions: Definitions) -> dict[str, tuple[set[Any], ...]]:
@@ -377,31 +386,44 @@ def test_what_a_limit_does_not_allow_is_refused(caplog: pytest.LogCaptureFixture
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
+def differences(live: LiveSettings, table: dict[str, Any], *, prune: bool, secured: bool = True) -> list[Change]:
+    return settings_changes(parse_definitions(table), live, prune=prune, secured=secured)
+
+
 def test_differences_of_settings_are_named_without_secrets() -> None:
-    settings = load({"definitions": ALL}).settings
-    users = Users({**settings.users, "max": User("max", HASH)})
-    same = parse_definitions(ALL)
-    assert settings_changes(same, settings, users, prune=False) == []
-    assert [change.name for change in settings_changes(same, settings, users, prune=True)] == ["user/max"]
-    other = parse_definitions(
-        {
-            "rules": {"new": {}, "orders": {"max_attempts": 4, "redelivery_delay": 1}},
-            "limits": {},
-            "users": {"anna": HASH[:-1] + "B", "max": HASH},
-        }
-    )
-    changes = settings_changes(other, settings, users, prune=True)
+    live = LiveSettings(load({"definitions": ALL}).settings)
+    live.users.put("max", User("max", HASH), None, 0)
+    assert differences(live, ALL, prune=False) == []
+    assert [change.name for change in differences(live, ALL, prune=True)] == ["user/max"]
+    other: dict[str, Any] = {
+        "rules": {"new": {}, "orders": {"max_attempts": 4, "redelivery_delay": 1}},
+        "limits": {},
+        "users": {"anna": HASH[:-1] + "B", "max": HASH},
+    }
+    changes = differences(live, other, prune=True)
     assert [(change.action, change.name, change.text, change.at_start) for change in changes] == [
-        ("create", "rule/queue:new", "", True),
-        ("change", "rule/queue:orders", "max_attempts 3 becomes 4, redelivery_delay 0 becomes 1", True),
-        ("delete", "limit/team-*", "", True),
-        ("change", "user/anna", "password, rights", True),
+        ("create", "rule/queue:new", "", False),
+        ("change", "rule/queue:orders", "max_attempts 3 becomes 4, redelivery_delay 0 becomes 1", False),
+        ("delete", "limit/team-*", "", False),
+        ("change", "user/anna", "password, rights", False),
     ]
+    change_settings(changes, parse_definitions(other), live, "root", 1)
+    assert all(change.made for change in changes)
+    assert list(live.rules.present) == ["queue:orders", "queue:new"]
+    assert (dict(live.limits.present), live.users.present["anna"].secret) == ({}, HASH[:-1] + "B")
+    assert differences(live, other, prune=True) == [Change("change", "rule", None, "rules", "their order", at_start=True)]
+
+
+def test_users_in_clear_and_first_users_do_not_change_at_run_time() -> None:
+    live = LiveSettings(load({"users": {"anna": "secret"}}).settings)
+    (change,) = differences(live, {"users": {"anna": HASH}}, prune=False)
+    assert "in clear in the configuration" in change.refused
+    (first,) = differences(LiveSettings(Settings()), {"users": {"anna": HASH}}, prune=False, secured=False)
+    assert first.at_start
 
 
 def test_the_order_of_rules_is_a_difference() -> None:
     rules: dict[str, Any] = {"a*": {"max_attempts": 1}, "ab": {"max_attempts": 2}}
-    settings = load({"destinations": rules}).settings
-    turned = parse_definitions({"rules": dict(reversed(rules.items()))})
-    (change,) = settings_changes(turned, settings, Users({}), prune=False)
-    assert (change.name, change.text) == ("rules", "their order")
+    live = LiveSettings(load({"destinations": rules}).settings)
+    (change,) = differences(live, {"rules": dict(reversed(rules.items()))}, prune=False)
+    assert (change.name, change.text, change.at_start) == ("rules", "their order", True)

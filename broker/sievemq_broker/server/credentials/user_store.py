@@ -15,7 +15,8 @@ from pathlib import Path
 from sievemq_broker import logs
 from sievemq_broker.config import Settings
 from sievemq_broker.server.credentials.exposed import warn_if_exposed
-from sievemq_broker.users.account import Users
+from sievemq_broker.server.live_settings import Layer
+from sievemq_broker.users.account import User, Users
 from sievemq_broker.users.file import read_file
 
 #: Name of the key's file in a data directory, and its bytes.
@@ -31,21 +32,26 @@ log = logs.get("security")
 class UserStore:
     """The users of one broker.
 
+    Args:
+        layer: gets the users of the file; what applies are those with the changes at run time.
+
     Raises:
         ValueError: the file cannot be used. Checked settings do not raise, unless it changed since.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, layer: Layer[User]) -> None:
+        self._layer = layer
+        self._required = settings.secured
         self._path = Path(settings.users_file) if settings.users_file is not None else None
         self._stamp = self._look()
         self._timer: asyncio.TimerHandle | None = None
         self._change: Callable[[Users], None] | None = None
         self._key: bytes | None = None
-        found = settings.users
         if self._path is not None:
             found, self._key = read_file(self._path)
+            layer.rebase(found)
         #: The present users.
-        self.users = Users(found, required=settings.secured, key=self._key)
+        self.users = Users(layer.present, required=self._required, key=self._key)
 
     def keep_key(self, directory: str) -> None:
         """Use the sign-in key of a data directory, where the users file has none, so that what an unknown name gets is
@@ -76,15 +82,20 @@ class UserStore:
         self._stamp = self._look()
         try:
             found, self._key = read_file(self._path)
-            users = Users(found, required=True, before=self.users, key=self._key)
+            Users(found)  # each can be used
         except ValueError as error:
             log.warning("users.not_read", reason=str(error), note="the users are unchanged")
             return
-        self.users = users
+        self._layer.rebase(found)
+        self.renew()
         warn_if_exposed("the users and their password hashes", self._path)
-        log.info("users.read", users=len(users))
+        log.info("users.read", users=len(self.users))
+
+    def renew(self) -> None:
+        """The users of the layer have changed."""
+        self.users = Users(self._layer.present, required=self._required, before=self.users, key=self._key)
         if self._change is not None:
-            self._change(users)
+            self._change(self.users)
 
     def _again(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = loop.call_later(LOOK_SECONDS, self._again, loop)

@@ -160,6 +160,7 @@ def open_and_restore(
     now: int,
     is_wanted: Callable[[], bool],
     follower: Follower | None = None,
+    prepare: Callable[[Store], object] = lambda store: None,
 ) -> Opened:
     """Open a store and fill an empty broker from it. In any thread: nothing else may use the broker meanwhile.
 
@@ -171,6 +172,7 @@ def open_and_restore(
         now: ms epoch.
         is_wanted: False once the caller has given up.
         follower: of the store until now, if there was one.
+        prepare: called with the open store before the broker is filled.
 
     Raises:
         AbandonedError: the caller has given up; the store is closed, and the broker cannot be used.
@@ -182,6 +184,7 @@ def open_and_restore(
     collecting = gc.isenabled()
     gc.disable()  # a million messages are some millions of objects, none of them garbage
     try:
+        prepare(store)
         messages = restore(broker, store, now, is_wanted)
         store.tidy()
     except BaseException as error:

@@ -49,11 +49,14 @@ class NamespaceLimits:
         units = 0
         for space, keeper in tuple(self._full.items()):
             units += yield from keeper.add_up(now, budget)
+            if self._full.get(space) is not keeper:
+                continue  # its limits have changed meanwhile
             if self._broker.namespaces.get(space.name) is not space or keeper.has_room():
                 self._full.pop(space, None)
         return units
 
     def _gate_of(self, space: Namespace) -> Gate | None:
+        self._full.pop(space, None)
         return None if space.policy is None else _Keeper(self._full, space).gate
 
 
@@ -85,9 +88,9 @@ class _Keeper:
             if limit and wanted > limit:
                 raise RequestError(
                     f"namespace {space.name!r} may hold {limit} ({rule}) and this alone has {wanted}; "
-                    f"send less at a time, or raise {rule} of the namespace",
+                    f"send less at a time, or raise {rule} in the limits of {policy.pattern}",
                     ErrorCode.RESOURCE_ALLOCATION,
-                    {"namespace": space.name, "limit": rule},
+                    {"namespace": space.name, "limit": rule, "rule": policy.pattern},
                 )
         if _is_large(space):
             self._unsure = True
@@ -111,7 +114,10 @@ class _Keeper:
         assert policy is not None
         rule, limit, has = _RULES[index], (policy.max_messages, policy.max_bytes)[index], self._held[index]
         log.warning("namespace.limit_reached", namespace=space.name, held=has, limit=limit, rule=rule)
-        text = f"namespace {space.name!r} holds {has} and may hold {limit} ({rule}); consume or purge some"
+        text = (
+            f"namespace {space.name!r} holds {has} and may hold {limit} ({rule} in the limits of {policy.pattern}); "
+            "consume or purge some"
+        )
         over = Overfull(text, policy.at_limit == FAIL, rule)
         space.set_over(over)
         return over

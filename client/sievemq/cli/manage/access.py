@@ -36,7 +36,16 @@ NamespaceOption = Annotated[
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="queue:NAME, or NAME.", autocompletion=queues)]
 MostOption = Annotated[int, typer.Option("--number", "-n", min=0, help="Maximum number; 0 for all.")]
 
-_CODES: Final = {401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 422: REFUSED, 400: USAGE, 413: USAGE, 429: REFUSED}
+_CODES: Final = {
+    401: REFUSED,
+    403: REFUSED,
+    404: NOT_FOUND,
+    412: REFUSED,
+    422: REFUSED,
+    400: USAGE,
+    413: USAGE,
+    429: REFUSED,
+}
 
 
 class Api(Management):

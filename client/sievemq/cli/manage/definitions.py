@@ -98,8 +98,8 @@ def apply(
     """Make what the file defines and the broker lacks; show the changes first, and ask.
 
     What is not in the file stays, unless --prune is given. A change that would delete messages is refused, unless
-    --force names it. If one is refused, nothing is changed. Rules, limits and users change when the broker starts with
-    the file: sievemq broker --definitions FILE.
+    --force names it. If one is refused, nothing is changed. The order of rules, and the first users of a broker, change
+    when it starts with the file: sievemq broker --definitions FILE.
 
     Exit codes: as everywhere; 4 if a change is refused.
     """
@@ -121,7 +121,7 @@ def apply(
         report(f"{counted(planned['applied'], 'change', form=',')} made" if now else "nothing to change")
     if planned["at_start"]:
         what = counted(planned["at_start"], "change", form=",")
-        complain(f"sievemq: {what} of rules, limits or users: made when the broker starts with --definitions {file}")
+        complain(f"sievemq: {what} made when the broker starts with --definitions {file}")
 
 
 def _request(file: Path, prune: bool, force: list[str] | None) -> dict[str, Any]:

@@ -207,7 +207,8 @@ class Destinations(Answer, kw_only=True):
 class DestinationDetails(Destination, kw_only=True):
     """A destination with its rules."""
 
-    policy: Annotated[dict[str, Any], Meta(description="Rules set by the operator.")]
+    policy: Annotated[dict[str, Any], Meta(description="Its rules, defaults included.")]
+    rule: Annotated[str, Meta(description="Pattern that has these rules; empty if none fits.")]
     dead_letters: Annotated[str | None, Meta(description="Its dead-letter queue.")]
     owner: Annotated[str | None, Meta(description="Connection that owns a temporary destination.")]
     selectors: Annotated[int, Meta(description="Distinct selectors in use on it.")]
@@ -606,7 +607,7 @@ class Applied(Answer, kw_only=True):
     changes: list[DefinitionChange]
     applied: Annotated[int, Meta(description="Changes that were made; 0 in a dry run.")]
     refused: Annotated[int, Meta(description="Changes that would be refused; only in a dry run.")]
-    at_start: Annotated[int, Meta(description="Changes of rules, limits and users.")]
+    at_start: Annotated[int, Meta(description="Changes that are made when a broker starts with these definitions.")]
     dry_run: bool
 
 
@@ -810,7 +811,35 @@ class Series(Answer, kw_only=True):
     step_seconds: float
 
 
-# -- the caller --------------------------------------------------------------------------------------------------------
+# -- what changes at run time -----------------------------------------------------------------------------------------
+
+
+class Live(Answer, kw_only=True):
+    """An entry of the settings that changes at run time."""
+
+    origin: Annotated[
+        Literal["settings", "run time"],
+        Meta(description="Whether it is what the settings say, or was changed at run time."),
+    ]
+    changed_at: Annotated[int, Meta(description="When it was changed at run time.")]
+    changed_by: Annotated[str | None, Meta(description="The user who did it.")]
+    removed: Annotated[bool, Meta(description="The settings have it, and it was removed at run time.")]
+    kept: Annotated[bool, Meta(description="A change survives a restart: there is a data directory or a store.")]
+    etag: Annotated[str, Meta(description="For If-Match; empty if it was removed.")]
+
+
+class Rule(Live, kw_only=True):
+    """Rules of the destinations, or limits of the namespaces, that a pattern fits."""
+
+    pattern: str
+    rules: Annotated[dict[str, Any], Meta(description="Those that differ from their defaults.")]
+    settings: Annotated[dict[str, Any] | None, Meta(description="What the settings say; null if they do not have it.")]
+
+
+class Rules(Answer, kw_only=True):
+    """All patterns, in order: the first that fits applies. Those that were removed come last."""
+
+    rules: list[Rule]
 
 
 class Right(Answer, kw_only=True):
@@ -819,6 +848,54 @@ class Right(Answer, kw_only=True):
     may: list[Verb]
     destination: str
     namespace: str
+
+
+class User(Live, kw_only=True):
+    """A user, without the password."""
+
+    name: str
+    hashed: Annotated[bool, Meta(description="The password is stored as a hash.")]
+    everything: Annotated[bool, Meta(description="The user may do everything.")]
+    rights: list[Right]
+
+
+class Users(Answer, kw_only=True):
+    """All users, by name. Those that were removed come last."""
+
+    users: list[User]
+    required: Annotated[bool, Meta(description="Clients need a user: the settings have some.")]
+
+
+class SettingDifference(Answer, kw_only=True):
+    """A setting that its sources say otherwise than the broker has it."""
+
+    name: str
+    text: Annotated[str, Meta(description="What differs, without secrets.")]
+    origin: Annotated[str, Meta(description="Where the new value stands.")]
+    applies: Annotated[Literal["reload", "restart"], Meta(description="What it takes to have it applied.")]
+
+
+class SettingChange(Answer, kw_only=True):
+    """An entry that was changed at run time, and stays so after a restart or a reload if it is kept."""
+
+    kind: Annotated[str, Meta(description="rule, limit or user.")]
+    name: str
+    text: Annotated[str, Meta(description="What differs from the settings.")]
+    changed_at: int
+    changed_by: str | None
+
+
+class SettingDifferences(Answer, kw_only=True):
+    """How the settings of a running broker differ from those that it would start with."""
+
+    differences: list[SettingDifference]
+    changes: list[SettingChange]
+    error: Annotated[str, Meta(description="Why the settings cannot be read again; empty if they can.")]
+    kept: Annotated[bool, Meta(description="Changes at run time survive a restart.")]
+    reloaded: Annotated[bool, Meta(description="What needs no restart was applied.")]
+
+
+# -- the caller --------------------------------------------------------------------------------------------------------
 
 
 class Session(Answer, kw_only=True):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from sievemq_broker.domain.namespace import Destination, Namespace
@@ -34,6 +35,7 @@ class Call(Generic[Q, B]):
         body: the JSON.
         status: of the answer; the first that the endpoint declares, unless what it makes :meth:`existed`.
         about: what the record of actions says of it beside path and parameters (``audit.py``). Nothing secret.
+        headers: of the answer.
     """
 
     management: Management
@@ -46,10 +48,29 @@ class Call(Generic[Q, B]):
     body: B
     status: int
     about: dict[str, Any] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
 
     def existed(self) -> None:
         """The object to be created exists already: 200, not 201."""
         self.status = 200
+
+    def check_etag(self, etag: str) -> None:
+        """Check the caller's If-Match and If-None-Match.
+
+        Args:
+            etag: of what would be changed; empty if there is none.
+
+        Raises:
+            ApiError: 412, it is not what the caller knows.
+        """
+        given = Headers(scope=self.scope)
+        for name, wanted in (("if-match", True), ("if-none-match", False)):
+            if name in given:
+                known = {tag.strip().removeprefix("W/") for tag in given[name].split(",")}
+                if (bool(etag) and bool(known & {etag, "*"})) is not wanted:
+                    text = "it was changed meanwhile; read it again" if etag else "it does not exist"
+                    text = "it exists already" if etag and not wanted else text
+                    raise ApiError(412, "PRECONDITION_FAILED", text, {"etag": etag})
 
     @property
     def server(self) -> Server:

@@ -14,9 +14,11 @@ from sievemq_broker.server.definitions import Change, Terms
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
+from sievemq_broker.server.http.api.live import check_users, use
 from sievemq_broker.server.http.encoding import encode
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.tasks import each, run
+from sievemq_broker.server.live_settings import RefusedError
 from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_broker.users.passwords import is_hash
 from sievemq_core.counted import counted
@@ -37,8 +39,8 @@ async def get_definitions(call: Call[Any, Any]) -> answers.Definitions:
     server, identity = call.server, call.identity
     broker = server.shard.broker
     spaces = [name for name in {"default", *broker.namespaces} if identity.may(Verb.VIEW, name, EVERYTHING)]
-    users = server.user_store.users
-    found = await run(server, partial(server_definitions.collect, broker, server.settings, users, spaces))
+    dialect = server.settings.dialect
+    found = await run(server, partial(server_definitions.collect, broker, dialect, server.live, spaces))
     tables = await asyncio.to_thread(found.table)
     clear = sorted(name for name, user in (found.users or {}).items() if not is_hash(user.secret))
     hashed = {name: table for name, table in tables.pop("users", {}).items() if name not in clear}
@@ -64,25 +66,39 @@ async def apply_definitions(call: Call[Any, requests.Apply]) -> answers.Applied:
     """Make what is missing, and change what differs; a dry run only compares.
 
     What is not defined is left alone, unless `prune` is given. What would delete messages is refused, unless `force`
-    names it; if anything is refused, nothing is done. Rules, limits and users change when a broker starts with them."""
+    names it; if anything is refused, nothing is done. The order of rules, and the first users, change when a broker
+    starts with them."""
     given, server = call.body, call.server
     definitions = await _parsed(call)
     _check_rights(call, definitions)
     terms = Terms(given.prune, frozenset(given.force))
+    secured = server.user_store.users.required
+    of_settings = server_definitions.settings_changes(definitions, server.live, prune=given.prune, secured=secured)
+    refused = [change for change in of_settings if change.refused]
+    if definitions.users is not None and secured:
+        changed = dict(definitions.users) if given.prune else {**server.live.users.present, **definitions.users}
+        check_users(call, changed)
+    if refused and not given.dry_run:
+        raise _refused(refused, 0)
     do = server_definitions.compare if given.dry_run else server_definitions.apply
     changes = await run(server, partial(do, server.shard.broker, definitions, server.settings.dialect, terms))
     server.turn.worked()
-    refused, made = ([change for change in changes if getattr(change, name)] for name in ("refused", "made"))
-    if refused and not given.dry_run:
-        raise _refused(refused, len(made))
-    pending = server_definitions.settings_changes(
-        definitions, server.settings, server.user_store.users, prune=given.prune
-    )
+    made, refused_here = ([change for change in changes if getattr(change, name)] for name in ("made", "refused"))
+    if refused_here and not given.dry_run:
+        raise _refused(refused_here, len(made))
+    if of_settings and not given.dry_run:
+        try:
+            server_definitions.change_settings(of_settings, definitions, server.live, call.identity.user, call.now)
+        except RefusedError as error:
+            raise ApiError(409, "RESOURCE_ALLOCATION", str(error)) from None
+        finally:
+            await use(call, server.live.layers)
+    changes += of_settings
     return answers.Applied(
-        changes=await each(server, [*changes, *pending], _shown),
-        applied=len(made),
-        refused=len(refused),
-        at_start=len(pending),
+        changes=await each(server, changes, _shown),
+        applied=sum(change.made for change in changes),
+        refused=len(refused) + len(refused_here),
+        at_start=sum(change.at_start for change in changes),
         dry_run=given.dry_run,
     )
 

@@ -82,7 +82,7 @@ async def get_destination(call: Call[Any, Any]) -> answers.DestinationDetails:
 async def put_destination(call: Call[Any, Any]) -> answers.DestinationDetails:
     """Make a queue or topic; 200 if it is there already.
 
-    Its rules are those of the configuration's pattern that fits it.
+    Its rules are those of the first pattern that fits it (`/rules`).
     """
     space, address = call.namespace(), call.address()
     if space.find(address) is not None:
@@ -232,6 +232,7 @@ def _details(
     return answers.DestinationDetails(
         **_facts(call, destination, counts, held),
         policy={name: getattr(destination.policy, name) for name in _RULES},
+        rule=destination.policy.pattern,
         dead_letters=dead_letter_address(destination.label),
         owner=parse_address(destination.label).owner,
         selectors=len(index),

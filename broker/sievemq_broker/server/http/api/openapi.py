@@ -17,7 +17,8 @@ _PARAMETERS = {
     "address": "Address of a destination, such as `queue:orders`; a bare name is a queue.",
     "id": "As in the list.",
     "client_id": "Client id of a subscription; `-` for none.",
-    "name": "Name of a subscription.",
+    "name": "Name of a subscription, tap or user.",
+    "pattern": "Pattern of a rule, such as `queue:orders.*`, or of the limits of namespaces, such as `team-*`.",
 }
 
 _ERRORS = {
@@ -28,6 +29,7 @@ _ERRORS = {
     405: "Not with this method.",
     408: "The body did not arrive in time.",
     409: "Not in the state in which things are.",
+    412: "It is not what If-Match names: it was changed meanwhile.",
     413: "The body is too large.",
     415: "The body is not declared as JSON.",
     422: "Well-formed, but with a value that is not valid, such as a selector.",
@@ -120,6 +122,8 @@ def _unusual(endpoint: Endpoint) -> set[int]:
     never: set[int] = {405, 500}
     if endpoint.body is None:
         never |= {415}
+    if endpoint.tag != "Settings" or endpoint.method == "GET":
+        never |= {412}
     if not endpoint.parameters and endpoint.body is None:
         never |= {404}
     return never

@@ -86,7 +86,7 @@ class Operation:
         await gate.passed(changes, whole)
         if answer is None and endpoint.answer is None:
             return None  # it has answered itself
-        return Response(encode(answer), call.status, media_type=endpoint.media)
+        return Response(encode(answer), call.status, call.headers, endpoint.media)
 
 
 def check(identity: Identity, endpoint: Endpoint, path: Mapping[str, str]) -> None:

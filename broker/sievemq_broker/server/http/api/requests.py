@@ -42,9 +42,9 @@ class Nothing(_Request, kw_only=True):
 
 
 class Declare(_Request, kw_only=True):
-    """No fields: the rules of a destination are those of the configuration."""
+    """No fields: the rules of a destination are those of a pattern."""
 
-    hint: ClassVar[str] = ": its rules are those of the configuration's pattern that fits it"
+    hint: ClassVar[str] = ": its rules are those of the first pattern that fits it; PUT /rules/{pattern} changes them"
 
 
 class DryRun(_Request, kw_only=True):
@@ -266,6 +266,33 @@ class Apply(_Request, kw_only=True):
         list[Annotated[str, Meta(min_length=1, max_length=2_000)]],
         Meta(max_length=1_000, description="Names of changes that are made although they delete messages."),
     ] = []
+
+
+class PutRule(_Request, kw_only=True):
+    """The rules of a pattern. Rules that are not named have their defaults."""
+
+    rules: Annotated[dict[str, Any], Meta(description="As in the configuration, such as `max_attempts`.")]
+
+
+class PutUser(_Request, kw_only=True):
+    """A user. Of one that exists, what is not given stays."""
+
+    password: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=2_000, description="In clear, or as a hash that `sievemq user hash` prints."),
+        ]
+        | None
+    ) = None
+    scram: Annotated[bool, Meta(description="Store SCRAM-SHA-256 keys of a password in clear.")] = False
+    rights: (
+        Annotated[
+            list[dict[str, Any]],
+            Meta(description="Tables of `may`, `destination` and `namespace`, as in the configuration."),
+        ]
+        | None
+    ) = None
+    everything: Annotated[bool, Meta(description="The user may do everything; instead of `rights`.")] = False
 
 
 class MakeTap(_Request, kw_only=True):

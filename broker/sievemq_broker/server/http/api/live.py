@@ -1,0 +1,385 @@
+"""What changes at run time: rules of destinations, limits of namespaces, users; settings that are read again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from sievemq_broker.config import ConfigError, Loaded
+from sievemq_broker.rules import pattern_of
+from sievemq_broker.server import reloading
+from sievemq_broker.server.http.api import answers, requests
+from sievemq_broker.server.http.api.call import Call
+from sievemq_broker.server.http.api.declare import Handler, Routes
+from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
+from sievemq_broker.server.live_settings import Layer, LiveSettings, RefusedError, difference
+from sievemq_broker.session.rights import EVERYTHING, Verb
+from sievemq_broker.users.account import User
+from sievemq_broker.users.passwords import hash_password, is_hash
+
+routes = Routes("Settings")
+
+AnyCall: TypeAlias = "Call[Any, Any]"
+L = TypeVar("L", bound=answers.Live)
+
+
+# -- rules and limits -------------------------------------------------------------------------------------------------
+
+
+def _declare(path: str, noun: str, what: str, layer_of: Callable[[LiveSettings], Layer[Any]]) -> None:
+    """The calls for rules, or for limits: the same verbs."""
+
+    async def listed(call: AnyCall) -> answers.Rules:
+        call.identity.require(Verb.VIEW, EVERYTHING, EVERYTHING)
+        layer = layer_of(call.server.live)
+        return answers.Rules(rules=[_rule(layer, name) for name in _names(layer)])
+
+    async def got(call: AnyCall) -> answers.Rule:
+        call.identity.require(Verb.VIEW, EVERYTHING, EVERYTHING)
+        return _tagged(call, _rule(*_found(call, layer_of)))
+
+    async def put(call: Call[Any, requests.PutRule]) -> answers.Rule:
+        layer, name = _asked(call, layer_of)
+        call.check_etag(layer.etag(name))
+        try:
+            value = layer.parse({name: call.body.rules})[name]
+        except ValueError as error:
+            raise ApiError(422, "INVALID_RULE", str(error), {"pattern": name[:300]}) from None
+        if name in layer.present:
+            call.existed()
+        await _put(call, layer, name, value)
+        return _tagged(call, _rule(layer, name))
+
+    async def removed(call: AnyCall) -> answers.Rules:
+        layer, name = _found(call, layer_of)
+        await _put(call, layer, name, None)
+        return answers.Rules(rules=[_rule(layer, name)] if name in _names(layer) else [])
+
+    async def reset(call: AnyCall) -> answers.Rules:
+        layer, name = _found(call, layer_of)
+        await _reset(call, layer, name)
+        return answers.Rules(rules=[_rule(layer, name)] if name in _names(layer) else [])
+
+    def add(method: str, where: str, handler: Handler, answer: Any, verb: str, text: str, **more: Any) -> None:
+        handler.__name__, handler.__doc__ = f"{verb}_{noun}", text
+        routes.add(method, where, None, answer, **more)(handler)
+
+    one = f"{path}/{{pattern}}"
+    add("GET", path, listed, answers.Rules, "list", f"{what} by pattern, in order: the first that fits applies.")
+    add("GET", one, got, answers.Rule, "get", f"{what} of one pattern, with an ETag.")
+    text = f"Change {what.lower()} of a pattern, or add it.\n\n{_PUT}"
+    add("PUT", one, put, answers.Rule, "put", text, body=requests.PutRule, status=(201, 200))
+    add("DELETE", one, removed, answers.Rules, "delete", f"Remove a pattern.\n\n{_REMOVED}")
+    add("POST", f"{one}/actions/reset", reset, answers.Rules, "reset", _RESET)
+
+
+_PUT = (
+    "It applies at once, also to what exists, and deletes nothing: a queue that holds more than its new limit accepts "
+    "no more until it holds less. A new pattern stands before the first one that covers it, else last. With If-Match "
+    "it is changed only if it is still what the caller has read."
+)
+_REMOVED = "One that the settings have is removed until it is reset, or until they change it."
+_RESET = "Take a change at run time back: what the settings say applies again."
+
+
+def _asked(call: AnyCall, layer_of: Callable[[LiveSettings], Layer[Any]]) -> tuple[Layer[Any], str]:
+    """The layer and the pattern of a change, which the caller may make."""
+    call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+    return _named(call, layer_of)
+
+
+def _named(call: AnyCall, layer_of: Callable[[LiveSettings], Layer[Any]]) -> tuple[Layer[Any], str]:
+    layer, pattern = layer_of(call.server.live), call.path["pattern"]
+    if layer.kind == "rule":
+        try:
+            pattern = pattern_of(pattern)
+        except ValueError as error:
+            raise ApiError(422, "INVALID_RULE", f"the pattern {error}", {"pattern": pattern[:300]}) from None
+    return layer, pattern
+
+
+def _found(call: AnyCall, layer_of: Callable[[LiveSettings], Layer[Any]]) -> tuple[Layer[Any], str]:
+    """The same, of an entry that is there; a change must have the ETag that the caller knows."""
+    layer, name = (_named if call.scope["method"] == "GET" else _asked)(call, layer_of)
+    if name not in _names(layer):
+        raise not_found(f"there is no {layer.kind} {name!r:.300}", **{layer.kind: name[:300]})
+    if call.scope["method"] != "GET":
+        call.check_etag(layer.etag(name))
+    return layer, name
+
+
+def _names(layer: Layer[Any]) -> list[str]:
+    return [*layer.present, *(name for name in layer.changes if name not in layer.present)]
+
+
+def _rule(layer: Layer[Any], name: str) -> answers.Rule:
+    value, below = layer.present.get(name), layer.below.get(name)
+    return answers.Rule(
+        pattern=name,
+        rules={} if value is None else layer.table(value),
+        settings=None if below is None else layer.table(below),
+        **_live(layer, name),
+    )
+
+
+def _live(layer: Layer[Any], name: str) -> dict[str, Any]:
+    change = layer.changes.get(name)
+    return {
+        "origin": "settings" if change is None else "run time",
+        "changed_at": 0 if change is None else change.at,
+        "changed_by": None if change is None else change.by,
+        "removed": name not in layer.present,
+        "kept": layer.is_kept,
+        "etag": layer.etag(name),
+    }
+
+
+def _tagged(call: AnyCall, answer: L) -> L:
+    call.headers["ETag"] = answer.etag
+    return answer
+
+
+def _check(layer: Layer[Any], name: str) -> None:
+    try:
+        layer.check(name)
+    except RefusedError as error:
+        raise ApiError(409, "ILLEGAL_STATE", str(error), {layer.kind: name[:300]}) from None
+
+
+async def _put(call: AnyCall, layer: Layer[Any], name: str, value: Any) -> None:
+    _check(layer, name)
+    layer.put(name, value, call.identity.user, call.now)
+    await use(call, [layer])
+
+
+async def _reset(call: AnyCall, layer: Layer[Any], name: str) -> None:
+    layer.reset(name, call.identity.user)
+    await use(call, [layer])
+
+
+async def use(call: AnyCall, layers: Iterable[Layer[Any]]) -> None:
+    """Have the broker use what has changed. Returns once everything that exists does."""
+    server, kinds = call.server, {layer.kind for layer in layers}
+    if "user" in kinds:
+        server.user_store.renew()
+    if kinds != {"user"}:
+        done = asyncio.get_running_loop().create_future()
+        server.use_rules().then(lambda now: None if done.done() else done.set_result(None))
+        await done
+
+
+_declare("/rules", "rule", "Rules of destinations", lambda live: live.rules)
+_declare("/limits", "limit", "Limits of namespaces", lambda live: live.limits)
+
+
+# -- users ------------------------------------------------------------------------------------------------------------
+
+
+@routes.add("GET", "/users", None, answers.Users)
+async def list_users(call: AnyCall) -> answers.Users:
+    """Users and their rights, without passwords."""
+    call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+    layer = call.server.live.users
+    names = sorted(_names(layer), key=lambda name: (name not in layer.present, name))
+    return answers.Users(users=[_user(layer, name) for name in names], required=call.server.user_store.users.required)
+
+
+@routes.add("GET", "/users/{name}", None, answers.User)
+async def get_user(call: AnyCall) -> answers.User:
+    """One user, with an ETag."""
+    return _tagged(call, _user(*_found_user(call)))
+
+
+@routes.add("PUT", "/users/{name}", None, answers.User, body=requests.PutUser, status=(201, 200))
+async def put_user(call: Call[Any, requests.PutUser]) -> answers.User:
+    """Add a user, or change its password or rights.
+
+    Connections of a user with another password are closed; those with other rights get them. A new user needs a
+    password, and `rights` or `everything`."""
+    call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+    layer, name = call.server.live.users, call.path["name"]
+    call.check_etag(layer.etag(name))
+    if not call.server.user_store.users.required:
+        raise ApiError(
+            409,
+            "ILLEGAL_STATE",
+            "this broker has no users, so every client may do everything; start it with users first",
+        )
+    old = layer.present.get(name)
+    _check(layer, name)
+    secret = await _secret(call, old)
+    call.check_etag(layer.etag(name))  # hashing takes a while
+    user = _with_rights(call, User(name, secret) if old is None else User(name, secret, old.rights), old)
+    check_users(call, {**layer.present, name: user})
+    if old is not None:
+        call.existed()
+    await _put(call, layer, name, user)
+    return _tagged(call, _user(layer, name))
+
+
+@routes.add("DELETE", "/users/{name}", None, answers.Users)
+async def delete_user(call: AnyCall) -> answers.Users:
+    """Remove a user; its connections are closed.
+
+    One that the settings have is removed until it is reset, or until they change it."""
+    layer, name = _found_user(call)
+    check_users(call, {other: user for other, user in layer.present.items() if other != name})
+    await _put(call, layer, name, None)
+    return answers.Users(users=[_user(layer, name)] if name in _names(layer) else [], required=True)
+
+
+@routes.add("POST", "/users/{name}/actions/reset", None, answers.Users)
+async def reset_user(call: AnyCall) -> answers.Users:
+    """Take a change at run time back: what the settings say applies again."""
+    layer, name = _found_user(call)
+    below = {name: layer.below[name]} if name in layer.below else {}
+    check_users(call, {**{other: user for other, user in layer.present.items() if other != name}, **below})
+    await _reset(call, layer, name)
+    return answers.Users(users=[_user(layer, name)] if name in _names(layer) else [], required=True)
+
+
+def _found_user(call: AnyCall) -> tuple[Layer[User], str]:
+    call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+    layer, name = call.server.live.users, call.path["name"]
+    if name not in _names(layer):
+        raise not_found(f"there is no user {name!r:.300}", user=name[:300])
+    if call.scope["method"] != "GET":
+        call.check_etag(layer.etag(name))
+    return layer, name
+
+
+def _user(layer: Layer[User], name: str) -> answers.User:
+    user = layer.present.get(name)
+    granted = () if user is None else user.rights.grants
+    return answers.User(
+        name=name,
+        hashed=user is not None and is_hash(user.secret),
+        everything=user is not None and user.rights.unlimited,
+        rights=[
+            answers.Right(may=sorted(grant.may), destination=grant.destination, namespace=grant.namespace)
+            for grant in granted
+        ],
+        **_live(layer, name),
+    )
+
+
+async def _secret(call: Call[Any, requests.PutUser], old: User | None) -> str:
+    given = call.body.password
+    if given is None:
+        if old is None:
+            raise bad_request("a new user needs a password", field="password")
+        return old.secret
+    if is_hash(given):
+        return given
+    try:
+        return await asyncio.to_thread(hash_password, given, scram=call.body.scram)
+    except ValueError as error:
+        raise ApiError(422, "INVALID_USER", str(error)) from None
+
+
+def _with_rights(call: Call[Any, requests.PutUser], user: User, old: User | None) -> User:
+    given = call.body.rights
+    if call.body.everything and given is not None:
+        raise bad_request("give `rights` or `everything`, not both", field="rights")
+    if old is None and given is None and not call.body.everything:
+        raise bad_request("a new user needs `rights` or `everything`", field="rights")
+    table: dict[str, Any] = {"password": user.secret}
+    if given is not None:
+        table["rights"] = given
+    try:
+        made = call.server.live.users.parse({user.name: table})[user.name]
+    except ValueError as error:
+        raise ApiError(422, "INVALID_USER", f"users: {error}") from None
+    return made if given is not None or call.body.everything else User(user.name, user.secret, user.rights)
+
+
+def check_users(call: AnyCall, changed: Mapping[str, User]) -> None:
+    """Raise if nobody could change anything any more.
+
+    Raises:
+        ApiError: 409.
+    """
+
+    def is_there(among: Mapping[str, User]) -> bool:
+        return any(user.rights.may(Verb.MANAGE, EVERYTHING, EVERYTHING) for user in among.values())
+
+    if is_there(call.server.live.users.present) and not is_there(changed):
+        raise ApiError(
+            409, "ILLEGAL_STATE", "no other user may manage everything, so nobody could change it again: add one first"
+        )  # fmt: skip
+
+
+# -- settings that are read again -------------------------------------------------------------------------------------
+
+
+@routes.add("GET", "/settings", None, answers.SettingDifferences)
+async def get_settings(call: AnyCall) -> answers.SettingDifferences:
+    """How the settings of the broker differ from those that it would start with now, and from changes at run time.
+
+    Its sources are read as at the start: the command line and the environment as they were then, and the files as they
+    are now."""
+    return await _differences(call, apply=False)
+
+
+@routes.add("POST", "/settings/actions/reload", None, answers.SettingDifferences)
+async def reload_settings(call: AnyCall) -> answers.SettingDifferences:
+    """Read the settings again, as on SIGHUP, and apply what needs no restart; the answer has what differed before."""
+    return await _differences(call, apply=True)
+
+
+async def _differences(call: AnyCall, *, apply: bool) -> answers.SettingDifferences:
+    call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+    server, live = call.server, call.server.live
+    error, loaded = await _loaded(server.reread)
+    found: list[reloading.Difference] = []
+    if apply:
+        if loaded is None:
+            raise ApiError(409, "ILLEGAL_STATE", f"the settings cannot be read again: {error}")
+        server.user_store.reload()
+        found = reloading.apply(server, loaded)
+        await use(call, [live.rules])
+    elif loaded is not None:
+        found = reloading.differences(server.settings, loaded)
+    return answers.SettingDifferences(
+        differences=[
+            answers.SettingDifference(
+                name=each.name, text=each.text, origin=each.origin, applies="reload" if each.applied else "restart"
+            )
+            for each in found
+        ],
+        changes=[
+            answers.SettingChange(
+                kind=layer.kind,
+                name=name,
+                text=_change_text(layer, name),
+                changed_at=change.at,
+                changed_by=change.by,
+            )
+            for layer in live.layers
+            for name, change in layer.changes.items()
+        ],
+        error=error,
+        kept=live.rules.is_kept,
+        reloaded=apply,
+    )
+
+
+async def _loaded(reread: Callable[[], Loaded] | None) -> tuple[str, Loaded | None]:
+    if reread is None:
+        return "a program has given them", None
+    try:
+        return "", await asyncio.to_thread(reread)
+    except ConfigError as error:
+        return str(error), None
+
+
+def _change_text(layer: Layer[Any], name: str) -> str:
+    value, below = layer.present.get(name), layer.below.get(name)
+    if value is None:
+        return "removed"
+    if below is not None:
+        return difference(below, value) or "the same"
+    return "added" if layer.kind == "user" else ", ".join(
+        ["added", *(f"{rule} {text}" for rule, text in layer.table(value).items())]
+    )  # fmt: skip

@@ -1,0 +1,284 @@
+"""Settings that change while the broker runs: rules of destinations, limits of namespaces, users.
+
+    settings: files, environment, command line ──► Layer.below ─┐
+                                                                ├─► Layer.present ──► the broker
+    API, command line, console ──► put, remove, reset ──────────┘
+                                          └──► journal: kept in the data directory or the store
+
+The latest change wins. A change at run time remembers what the settings said of its entry, and ends once they say
+something else: at the next start, when the files are read again, at a takeover.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final, Generic, TypeVar
+
+from sievemq_broker import logs
+from sievemq_broker.config import Settings
+from sievemq_broker.definitions import parse_hashed_users, user_table
+from sievemq_broker.domain.journal import CHANGED, Journal, Key
+from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy
+from sievemq_broker.rules import parse_namespaces, parse_policies, rules_of
+from sievemq_broker.users.account import User
+from sievemq_broker.users.passwords import is_hash
+
+#: Changes of one layer: each is looked at for each new destination.
+MOST_CHANGES: Final = 1_000
+
+T = TypeVar("T")
+
+log = logs.get("server")
+
+
+class RefusedError(Exception):
+    """A change that cannot be made at run time; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """A change at run time of one entry.
+
+    Attributes:
+        value: of the entry; None if it was removed.
+        below: digest of what the settings said of it; empty for nothing.
+        number: ascends with the time at which entries were first changed.
+        at: ms epoch of the change.
+        by: name of the user; None for an anonymous one.
+    """
+
+    value: T | None
+    below: str
+    number: int
+    at: int
+    by: str | None
+
+
+class Layer(Generic[T]):
+    """Entries by name: what the settings say, with the changes at run time on top.
+
+    Args:
+        kind: of an entry: `rule`, `limit` or `user`.
+        below: what the settings say, in order.
+        table: the table that makes an entry, as a file has it.
+        parse: makes entries of such tables; raises ValueError.
+
+    Attributes:
+        kind, below, table, parse: as above.
+        changes: by name.
+        present: what applies, in order.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        below: Mapping[str, T],
+        table: Callable[[T], dict[str, Any]],
+        parse: Callable[[Any], Mapping[str, T]],
+    ) -> None:
+        self.kind = kind
+        self.below = below
+        self.table = table
+        self.parse = parse
+        self.changes: dict[str, Change[T]] = {}
+        self.present: Mapping[str, T] = below
+        self._journal: Journal | None = None
+        self._key = secrets.token_bytes(16)
+        #: Names whose change has ended, and is still stored.
+        self._ended: list[str] = []
+
+    def etag(self, name: str) -> str:
+        """Changes when the entry does; empty if there is none."""
+        value = self.present.get(name)
+        if value is None:
+            return ""
+        return f'"{hmac.new(self._key, self._text(value).encode("utf-8", "surrogatepass"), "sha256").hexdigest()[:16]}"'
+
+    def check(self, name: str) -> None:
+        """Raise unless an entry may be changed.
+
+        Raises:
+            RefusedError: there are too many changes; or the settings have the user's password in clear.
+        """
+        if name not in self.changes and len(self.changes) >= MOST_CHANGES:
+            raise RefusedError(
+                f"{len(self.changes)} entries were changed at run time, as many as are allowed; put some into the "
+                "configuration, or reset them"
+            )
+        below = self.below.get(name)
+        if isinstance(below, User) and not is_hash(below.secret):
+            raise RefusedError(
+                f"the password of user {name!r} is in clear in the configuration, so the user is changed there; "
+                "`sievemq user hash` prints a hash"
+            )
+
+    def put(self, name: str, value: T | None, by: str | None, now: int) -> None:
+        """Change an entry.
+
+        Args:
+            value: the new one; None removes it.
+            by: name of the user who does it.
+            now: ms epoch.
+
+        Raises:
+            RefusedError: as :meth:`check`.
+        """
+        self.check(name)
+        old, below = self.changes.get(name), self.below.get(name)
+        if value is None and below is None:
+            self._forget(name)
+        else:
+            number = (
+                old.number if old is not None else 1 + max((each.number for each in self.changes.values()), default=0)
+            )
+            self._set(name, Change(value, self._digest(below), number, now, by))
+        self._merge()
+        self._note(name, "removed" if value is None else "set", by)
+
+    def reset(self, name: str, by: str | None) -> None:
+        """Take the change of an entry back: what the settings say applies again."""
+        if name in self.changes:
+            self._forget(name)
+            self._merge()
+            self._note(name, "reset", by)
+
+    def rebase(self, below: Mapping[str, T]) -> None:
+        """The settings say this now. What they have changed applies, whatever was changed at run time before."""
+        self.below = below
+        for name, change in tuple(self.changes.items()):
+            if self._digest(below.get(name)) != change.below:
+                self._forget(name)
+                log.warning("setting.changed_below", kind=self.kind, name=name, note="the change at run time has ended")
+        self._merge()
+
+    # -- what is kept ---------------------------------------------------------------------------------------------
+
+    def restore(self, rows: Mapping[Key, tuple[Any, ...]]) -> None:
+        """Take up the changes that were stored, as far as the settings say what they said then.
+
+        Args:
+            rows: of all layers, by kind and name.
+        """
+        for (kind, name), (number, at, by, below, text, *_) in rows.items():
+            if kind != self.kind:
+                continue
+            name = str(name)
+            try:
+                value = None if text is None else self.parse({name: json.loads(text)})[name]
+            except (ValueError, KeyError) as error:
+                log.warning("setting.not_restored", kind=self.kind, name=name, reason=str(error))
+                continue
+            self.changes[name] = Change(value, below, number, at, by)
+        self.rebase(self.below)
+
+    def keep_in(self, journal: Journal) -> None:
+        """Store changes from now on."""
+        self._journal = journal
+        for name in self._ended:
+            journal.define(CHANGED, (self.kind, name), None)
+        self._ended.clear()
+
+    @property
+    def is_kept(self) -> bool:
+        """Changes survive a restart."""
+        return self._journal is not None
+
+    def _set(self, name: str, change: Change[T]) -> None:
+        self.changes[name] = change
+        if self._journal is not None:
+            text = None if change.value is None else self._text(change.value)
+            value = (change.number, change.at, change.by, change.below, text)
+            self._journal.define(CHANGED, (self.kind, name), value)
+
+    def _forget(self, name: str) -> None:
+        if self.changes.pop(name, None) is None:
+            return
+        if self._journal is not None:
+            self._journal.define(CHANGED, (self.kind, name), None)
+        else:
+            self._ended.append(name)
+
+    # -- together -------------------------------------------------------------------------------------------------
+
+    def _merge(self) -> None:
+        """What the settings have keeps its place. What was added stands before the first entry that covers it, which
+        would hide it, else last."""
+        changes = self.changes
+        found: list[tuple[str, T]] = []
+        for name, value in self.below.items():
+            change = changes.get(name)
+            chosen = value if change is None else change.value
+            if chosen is not None:
+                found.append((name, chosen))
+        added = [(change.number, name) for name, change in changes.items() if name not in self.below]
+        for _, name in sorted(added):
+            new = changes[name].value
+            assert new is not None
+            places = (place for place, (other, _) in enumerate(found) if fnmatchcase(name, other))
+            found.insert(next(places, len(found)), (name, new))
+        self.present = dict(found)
+
+    def _text(self, value: T) -> str:
+        return json.dumps(self.table(value), sort_keys=True)
+
+    def _digest(self, value: T | None) -> str:
+        return "" if value is None else hashlib.sha256(self._text(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+    def _note(self, name: str, action: str, by: str | None) -> None:
+        log.info("setting.changed", kind=self.kind, name=name, action=action, by=by, kept=self.is_kept)
+
+
+class LiveSettings:
+    """The settings of one broker that change at run time.
+
+    Attributes:
+        rules: of destinations, by pattern.
+        limits: of namespaces, by pattern.
+        users: by name; what is below comes from the settings, or from the users file.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.rules: Layer[DestinationPolicy] = Layer("rule", settings.destinations, rules_of, parse_policies)
+        self.limits: Layer[NamespacePolicy] = Layer("limit", settings.namespaces, rules_of, parse_namespaces)
+        self.users: Layer[User] = Layer("user", settings.users, user_table, parse_hashed_users)
+
+    @property
+    def layers(self) -> tuple[Layer[Any], ...]:
+        return self.rules, self.limits, self.users
+
+    def restore(self, rows: Mapping[Key, tuple[Any, ...]]) -> None:
+        """See :meth:`Layer.restore`."""
+        for layer in self.layers:
+            layer.restore(rows)
+
+    def keep_in(self, journal: Journal) -> None:
+        """See :meth:`Layer.keep_in`."""
+        for layer in self.layers:
+            layer.keep_in(journal)
+
+
+def table_differences(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    """What differs between two tables of rules, limits or users; nothing for their order."""
+    for name, value in wanted.items():
+        if name not in there:
+            yield f"{name} is new"
+        elif text := difference(there[name], value):
+            yield f"{name}: {text}"
+    yield from (f"{name} is gone" for name in there if name not in wanted)
+
+
+def difference(there: Any, wanted: Any) -> str:
+    """What differs of a rule, a limit or a user; empty for nothing."""
+    if isinstance(wanted, User):
+        parts = [what for what, name in (("password", "secret"), ("rights", "rights"))
+                 if getattr(there, name) != getattr(wanted, name)]  # fmt: skip
+        return ", ".join(parts)
+    names = {**rules_of(there), **rules_of(wanted)}
+    pairs = ((name, getattr(there, name), getattr(wanted, name)) for name in names)
+    return ", ".join(f"{name} {old} becomes {new}" for name, old, new in pairs if old != new)

@@ -1,0 +1,253 @@
+"""Rules, limits, users and settings over the API: who may change them, ETags, errors that name what is wrong."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from sievemq import ConnectionFactory, JMSSecurityException
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.config import load
+from sievemq_broker.users.passwords import hash_password
+
+from .conftest import Answer, Api
+
+HASH = hash_password("secret")
+
+
+def rule(pattern: str, *rest: str, of: str = "rules") -> str:
+    return "/".join(["/api/v1", of, quote(pattern, safe=""), *rest])
+
+
+def ask(api: Api, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Api(api.broker, api.namespace, **{**api.headers, **given})(method, path, body)
+
+
+@pytest.fixture
+def open_broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(http=True, settings={"destinations": {"orders.*": {"max_messages": 1}}}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def api(open_broker: EmbeddedBroker) -> Api:
+    return Api(open_broker)
+
+
+def signed(broker: EmbeddedBroker, user: str, password: str = "secret") -> Api:
+    secret = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return Api(broker, Authorization=f"Basic {secret}")
+
+
+# -- rules and limits -------------------------------------------------------------------------------------------------
+
+
+def test_a_rule_applies_at_once_to_what_exists(api: Api) -> None:
+    api.ok("PUT", "destinations/queue:orders.eu")
+    details = api.get("destinations/queue:orders.eu")
+    assert (details["rule"], details["policy"]["max_messages"]) == ("queue:orders.*", 1)
+    first = api("PUT", rule("orders.eu"), {"rules": {"max_messages": 2, "at_limit": "block"}})
+    assert first.status == 201
+    assert first.json["pattern"] == "queue:orders.eu"
+    assert (first.json["origin"], first.json["settings"], first.json["kept"]) == ("run time", None, False)
+    assert first.headers["etag"] == first.json["etag"]
+    details = api.get("destinations/queue:orders.eu")
+    assert (details["rule"], details["policy"]["at_limit"]) == ("queue:orders.eu", "block")
+    assert [row["pattern"] for row in api.get("/api/v1/rules")["rules"]] == ["queue:orders.eu", "queue:orders.*"]
+    changed = api("PUT", rule("orders.*"), {"rules": {"max_messages": 9}})
+    assert (changed.status, changed.json["settings"]) == (200, {"max_messages": 1})
+    assert api.get(rule("orders.*"))["rules"] == {"max_messages": 9}
+    assert api.ok("DELETE", rule("queue:orders.eu")) == {"rules": []}
+    assert api.get("destinations/queue:orders.eu")["policy"]["max_messages"] == 9
+
+
+def test_what_the_settings_say_is_removed_and_comes_back(api: Api) -> None:
+    (removed,) = api.ok("DELETE", rule("orders.*"))["rules"]
+    assert (removed["removed"], removed["rules"], removed["settings"]) == (True, {}, {"max_messages": 1})
+    assert [row["removed"] for row in api.get("/api/v1/rules")["rules"]] == [True]
+    (back,) = api.ok("POST", rule("orders.*", "actions", "reset"))["rules"]
+    assert (back["removed"], back["origin"], back["rules"]) == (False, "settings", {"max_messages": 1})
+
+
+def test_limits_of_namespaces(api: Api) -> None:
+    api.ok("POST", "/api/v1/namespaces", {"name": "team-a"})
+    put = partial(ask, api, "PUT", rule("team-*", of="limits"))
+    assert put({"rules": {"max_messages": 0}}).status == 201
+    assert put({"rules": {"max_messages": 1, "at_limit": "fail"}}).status == 200
+    team = Api(api.broker, "team-a")
+    team.ok("POST", "destinations/queue:q/messages", {"body": "a"})
+    refused = team("POST", "destinations/queue:q/messages", {"body": "b"})
+    assert refused.error == "RESOURCE_ALLOCATION"
+    assert "max_messages in the limits of team-*" in refused.json["text"]
+    assert refused.json["details"]["rule"] == "team-*"
+    api.ok("DELETE", rule("team-*", of="limits"))
+    team.ok("POST", "destinations/queue:q/messages", {"body": "b"})
+
+
+def test_a_refused_send_names_the_rule(api: Api) -> None:
+    api.ok("POST", "destinations/queue:orders.eu/messages", {"body": "a"})
+    refused = api("POST", "destinations/queue:orders.eu/messages", {"body": "b"})
+    assert "raise max_messages in the rules of queue:orders.*" in refused.json["text"]
+    assert refused.json["details"]["rule"] == "queue:orders.*"
+
+
+def test_only_what_the_caller_has_read_is_changed(api: Api) -> None:
+    put = partial(ask, api, "PUT", rule("a"))
+    body = {"rules": {"max_attempts": 1}}
+    assert put(body, If_Match='"x"').error == "PRECONDITION_FAILED"
+    etag = put(body, If_None_Match="*").headers["etag"]
+    exists = put(body, If_None_Match="*")
+    assert (exists.status, exists.json["text"]) == (412, "it exists already")
+    second = put({"rules": {"max_attempts": 2}}, If_Match=f'"x", {etag}')
+    assert second.status == 200
+    stale = put(body, If_Match=etag)
+    assert (stale.status, stale.json["details"]["etag"]) == (412, second.headers["etag"])
+    assert ask(api, "DELETE", rule("a"), If_Match=etag).status == 412
+    assert ask(api, "POST", rule("a", "actions", "reset"), If_Match=etag).status == 412
+    assert ask(api, "DELETE", rule("a"), If_Match="*").status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "error", "text"),
+    [
+        ("PUT", rule("a"), {"rules": {"max_messges": 1}}, "INVALID_RULE", "did you mean max_messages?"),
+        ("PUT", rule("a"), {"rules": {"at_limit": "wait"}}, "INVALID_RULE", "must be one of fail, block"),
+        ("PUT", rule("quue:a"), {"rules": {}}, "INVALID_RULE", "did you mean queue:a?"),
+        ("PUT", rule("a", of="limits"), {"rules": {"max_attempts": 1}}, "INVALID_RULE", "has no rule 'max_attempts'"),
+        ("PUT", rule("a"), {}, "BAD_REQUEST", "missing required field `rules`"),
+        ("GET", rule("none"), None, "NOT_FOUND", "there is no rule 'queue:none'"),
+        ("DELETE", rule("none", of="limits"), None, "NOT_FOUND", "there is no limit 'none'"),
+        ("GET", "/api/v1/users/none", None, "NOT_FOUND", "there is no user 'none'"),
+        ("PUT", "/api/v1/users/anna", {"password": "x", "everything": True}, "ILLEGAL_STATE", "start it with users"),
+        ("POST", "/api/v1/settings/actions/reload", None, "ILLEGAL_STATE", "a program has given them"),
+    ],
+)
+def test_errors(api: Api, method: str, path: str, body: Any, error: str, text: str) -> None:
+    answer = api(method, path, body)
+    assert answer.error == error
+    assert text in answer.json["text"]
+
+
+# -- users ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    users = {
+        "root": HASH,
+        "clear": {"password": "secret", "rights": [{"may": ["view"], "namespace": "*"}]},
+        "anna": {"password": HASH, "rights": [{"may": ["send"], "destination": "queue:a"}]},
+    }
+    with EmbeddedBroker(http=True, users=users, data_dir=tmp_path / "data") as broker:
+        yield broker
+
+
+def test_users_are_added_changed_removed_and_reset(guarded: EmbeddedBroker) -> None:
+    root = signed(guarded, "root")
+    listed = root.get("/api/v1/users")
+    assert [(row["name"], row["everything"], row["hashed"]) for row in listed["users"]] == [
+        ("anna", False, True),
+        ("clear", False, False),
+        ("root", True, True),
+    ]
+    assert listed["required"]
+    made = root("PUT", "/api/v1/users/max", {"password": "other", "rights": [{"may": ["consume"], "destination": "a"}]})
+    assert (made.status, made.json["kept"], made.json["changed_by"]) == (201, True, "root")
+    assert made.json["rights"] == [{"may": ["consume"], "destination": "queue:a", "namespace": "default"}]
+    with ConnectionFactory(guarded.url).create_connection("max", "other"):
+        pass
+    put = partial(root, "PUT", "/api/v1/users/anna")
+    assert put({"rights": [{"may": ["browse"]}]}).json["rights"][0]["may"] == ["browse"]
+    assert put({"password": hash_password("new")}).json["rights"][0]["may"] == ["browse"]
+    with ConnectionFactory(guarded.url).create_connection("anna", "new"):
+        pass
+    assert put({"everything": True}).json["everything"]
+    assert put({"password": "new", "scram": True}).json["hashed"]
+    (gone,) = root.ok("DELETE", "/api/v1/users/anna")["users"]
+    assert gone["removed"]
+    assert [row["name"] for row in root.get("/api/v1/users")["users"]] == ["clear", "max", "root", "anna"]
+    with pytest.raises(JMSSecurityException), ConnectionFactory(guarded.url).create_connection("anna", "new"):
+        pass
+    (back,) = root.ok("POST", "/api/v1/users/anna/actions/reset")["users"]
+    assert back["rights"][0]["may"] == ["send"]
+    assert root.ok("DELETE", "/api/v1/users/max") == {"users": [], "required": True}
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "body", "error", "text"),
+    [
+        ("PUT", "new", {"everything": True}, "BAD_REQUEST", "a new user needs a password"),
+        ("PUT", "new", {"password": "x"}, "BAD_REQUEST", "a new user needs `rights` or `everything`"),
+        ("PUT", "new", {"password": "x", "rights": [], "everything": True}, "BAD_REQUEST", "not both"),
+        ("PUT", "new", {"password": "x" * 2_000, "everything": True}, "INVALID_USER", "1 to 1024 characters"),
+        ("PUT", "a:b", {"password": "x", "everything": True}, "INVALID_USER", "without colon"),
+        ("PUT", "anna", {"rights": [{"may": ["fly"]}]}, "INVALID_USER", "'fly' is not a valid Verb"),
+        ("PUT", "clear", {"everything": True}, "ILLEGAL_STATE", "in clear in the configuration"),
+        ("DELETE", "clear", None, "ILLEGAL_STATE", "in clear in the configuration"),
+        ("DELETE", "root", None, "ILLEGAL_STATE", "nobody could change it again"),
+        ("PUT", "root", {"rights": []}, "ILLEGAL_STATE", "nobody could change it again"),
+    ],
+)
+def test_user_errors(guarded: EmbeddedBroker, method: str, name: str, body: Any, error: str, text: str) -> None:
+    answer = signed(guarded, "root")(method, f"/api/v1/users/{quote(name)}", body)
+    assert answer.error == error
+    assert text in answer.json["text"]
+
+
+def test_rights(guarded: EmbeddedBroker) -> None:
+    viewer = signed(guarded, "clear")
+    assert viewer("GET", "/api/v1/rules").status == 200
+    for method, path, body in (
+        ("PUT", rule("a"), {"rules": {}}),
+        ("DELETE", rule("a"), None),
+        ("GET", "/api/v1/users", None),
+        ("GET", "/api/v1/users/anna", None),
+        ("PUT", "/api/v1/users/anna", {"everything": True}),
+        ("GET", "/api/v1/settings", None),
+        ("POST", "/api/v1/settings/actions/reload", None),
+    ):
+        assert viewer(method, path, body).error == "SECURITY"
+    assert signed(guarded, "anna")("GET", "/api/v1/rules").error == "SECURITY"
+    assert signed(guarded, "anna")("GET", "/api/v1/limits/x").error == "SECURITY"
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_differences_and_a_reload(tmp_path: Path) -> None:
+    file = tmp_path / "sievemq.toml"
+    file.write_text("[destinations.q]\nmax_attempts = 1\n")
+    reread = partial(load, {"port": 0, "http_port": 0}, {}, file)
+    with EmbeddedBroker(settings=reread().settings) as broker:
+        broker._submit(lambda server: server.reread_with(reread)).result()
+        api = Api(broker)
+        assert api.get("/api/v1/settings") == {
+            "differences": [], "changes": [], "error": "", "kept": False, "reloaded": False
+        }  # fmt: skip
+        api.ok("PUT", rule("q"), {"rules": {"max_attempts": 5}})
+        api.ok("PUT", rule("new"), {"rules": {"max_attempts": 7}})
+        file.write_text("drain_seconds = 1\n[destinations.q]\nmax_attempts = 2\n")
+        answer = api.get("/api/v1/settings")
+        found = {each["name"]: (each["text"], each["applies"]) for each in answer["differences"]}
+        assert found == {
+            "destinations": ("queue:q: max_attempts 1 becomes 2", "reload"),
+            "drain_seconds": ("5.0 becomes 1.0", "restart"),
+        }
+        changes = [(each["kind"], each["name"], each["text"]) for each in answer["changes"]]
+        assert changes == [
+            ("rule", "queue:q", "max_attempts 1 becomes 5"),
+            ("rule", "queue:new", "added, max_attempts 7"),
+        ]
+        assert api.ok("POST", "/api/v1/settings/actions/reload")["reloaded"]
+        assert api.get(rule("q"))["rules"] == {"max_attempts": 2}  # the file is the latest change
+        api.ok("DELETE", rule("q"))
+        assert [each["text"] for each in api.get("/api/v1/settings")["changes"]][-1] == "removed"
+        file.write_text("nonsense = 1")
+        assert "nonsense" in api.get("/api/v1/settings")["error"]

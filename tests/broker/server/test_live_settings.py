@@ -1,0 +1,288 @@
+"""Rules, limits and users that change at run time: which one applies, and what is kept of a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.broker.store.sharing import SharingBroker, World, until
+
+from sievemq import ConnectionFactory, JMSSecurityException, Queue
+from sievemq_broker import EmbeddedBroker
+from sievemq_broker.config import Loaded, Settings, load
+from sievemq_broker.domain.journal import CHANGED, Journal
+from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.server import live_settings
+from sievemq_broker.server.live_settings import Layer, LiveSettings, RefusedError
+from sievemq_broker.server.reloading import differences, reload_on_signal
+from sievemq_broker.server.server import Phase, Server
+from sievemq_broker.users.account import User
+from sievemq_broker.users.passwords import hash_password
+
+HASH = hash_password("secret")
+OTHER = hash_password("other")
+
+
+def layer(**rules: int) -> Layer[DestinationPolicy]:
+    return LiveSettings(settings(**rules)).rules
+
+
+def settings(**rules: int) -> Settings:
+    return load({"destinations": {name: {"max_attempts": most} for name, most in rules.items()}}).settings
+
+
+def rule(most: int) -> DestinationPolicy:
+    return DestinationPolicy(max_attempts=most)
+
+
+def attempts(of: Layer[DestinationPolicy]) -> dict[str, int]:
+    return {name: policy.max_attempts for name, policy in of.present.items()}
+
+
+def kept(journal: Journal) -> dict[Any, Any]:
+    """What a store has of the changes, after all that was written."""
+    rows: dict[Any, Any] = {}
+    for part in journal.cut().parts:
+        for (kind, key), value in part.definitions.items():
+            assert kind == CHANGED
+            if value is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = value
+    return rows
+
+
+def restored(of: Settings, rows: Mapping[Any, Any]) -> LiveSettings:
+    live = LiveSettings(of)
+    live.restore(rows)
+    return live
+
+
+# -- which one applies ------------------------------------------------------------------------------------------------
+
+
+def test_a_changed_pattern_keeps_its_place_and_a_new_one_stands_before_what_would_hide_it() -> None:
+    rules = LiveSettings(load({"destinations": {"b": {}, "a.*": {"max_attempts": 1}, "*": {}}}).settings).rules
+    rules.put("queue:a.*", rule(2), None, 0)
+    rules.put("topic:*", rule(3), None, 0)
+    rules.put("queue:a.x", rule(4), None, 0)
+    rules.put("queue:*.x", rule(5), None, 0)
+    assert list(rules.present) == ["queue:b", "queue:a.x", "queue:a.*", "topic:*", "queue:*.x", "*"]
+    rules.put("queue:a.*", None, None, 1)
+    assert "queue:a.*" not in rules.present
+    rules.reset("queue:a.*", None)
+    assert attempts(rules)["queue:a.*"] == 1
+
+
+def test_a_change_that_was_never_in_the_settings_leaves_nothing_when_it_is_removed() -> None:
+    rules = layer()
+    rules.put("queue:a", rule(2), None, 0)
+    rules.put("queue:a", None, None, 1)
+    assert (dict(rules.present), rules.changes) == ({}, {})
+    rules.reset("queue:a", None)
+
+
+def test_the_latest_change_wins() -> None:
+    rules = layer(a=1, b=1)
+    for name in ("queue:a", "queue:b", "queue:c"):
+        rules.put(name, rule(5), "anna", 10)
+    rules.rebase(settings(a=1, b=2).destinations)  # the file was changed for b
+    assert attempts(rules) == {"queue:a": 5, "queue:b": 2, "queue:c": 5}
+    rules.rebase(settings(a=1, b=2, c=1).destinations)
+    assert attempts(rules)["queue:c"] == 1
+    rules.rebase(settings(b=2).destinations)
+    assert attempts(rules) == {"queue:b": 2}  # a is gone from the file
+
+
+def test_an_etag_follows_the_entry() -> None:
+    rules = layer(a=1)
+    first = rules.etag("queue:a")
+    rules.put("queue:a", rule(2), None, 0)
+    assert rules.etag("queue:a") not in ("", first)
+    rules.reset("queue:a", None)
+    assert rules.etag("queue:a") == first
+    assert rules.etag("queue:b") == ""
+
+
+def test_changes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_settings, "MOST_CHANGES", 2)
+    rules = layer()
+    rules.put("queue:a", rule(1), None, 0)
+    rules.put("queue:b", rule(1), None, 0)
+    rules.put("queue:a", rule(2), None, 0)
+    with pytest.raises(RefusedError, match="2 entries were changed at run time, as many as are allowed"):
+        rules.put("queue:c", rule(1), None, 0)
+
+
+def test_a_password_in_clear_never_reaches_the_store() -> None:
+    users = LiveSettings(load({"users": {"anna": "secret"}}).settings).users
+    with pytest.raises(RefusedError, match="`sievemq user hash` prints a hash"):
+        users.put("anna", User("anna", HASH), None, 0)
+
+
+# -- what is kept -----------------------------------------------------------------------------------------------------
+
+
+def test_changes_are_restored_unless_the_settings_were_changed_since(caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(1)
+    live = LiveSettings(settings(a=1, b=1, c=1))
+    live.keep_in(journal)
+    live.rules.put("queue:a", rule(5), "anna", 10)
+    live.rules.put("queue:b", None, None, 11)
+    live.rules.put("queue:d", rule(7), None, 12)
+    live.rules.put("queue:e", rule(7), None, 12)
+    live.rules.put("queue:e", None, None, 13)
+    live.users.put("max", User("max", HASH), None, 14)
+    rows = kept(journal)
+    again = restored(settings(a=1, b=1, c=1), rows)
+    assert attempts(again.rules) == {"queue:a": 5, "queue:c": 1, "queue:d": 7}
+    assert again.rules.changes == live.rules.changes
+    assert again.users.present["max"] == User("max", HASH)
+    other = restored(settings(a=2, b=1), rows)
+    assert attempts(other.rules) == {"queue:a": 2, "queue:d": 7}
+    assert "setting.changed_below kind='rule' name='queue:a'" in caplog.text
+    next_journal = Journal(1)
+    other.keep_in(next_journal)
+    (part,) = next_journal.cut().parts
+    assert part.definitions == {(CHANGED, ("rule", "queue:a")): None}  # it does not come back with the old file
+
+
+def test_what_this_version_does_not_read_is_named_and_left(caplog: pytest.LogCaptureFixture) -> None:
+    rows = {("rule", "queue:a"): (1, 0, None, "", '{"max_love": 1}'), ("rule", "queue:b"): (2, 0, None, "", "{")}
+    assert dict(restored(settings(), rows).rules.present) == {}
+    assert "setting.not_restored" in caplog.text
+    assert "there is no rule 'max_love'" in caplog.text
+
+
+def in_broker(broker: EmbeddedBroker, do: Callable[[Server], Any]) -> Any:
+    return broker._submit(do).result()
+
+
+def put(name: str, most: int, server: Server) -> None:
+    server.live.rules.put(name, rule(most), None, 1)
+    server.live.users.put("max", User("max", OTHER), None, 1)
+    server.use_rules()
+    server.user_store.renew()
+
+
+USERS = {"anna": HASH}
+
+
+def test_a_restart_keeps_changes(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"data_dir": tmp_path / "data", "users": USERS}
+    with EmbeddedBroker(**given) as broker:
+        broker.call(lambda b: b.namespace("default").create("queue:q"))
+        in_broker(broker, partial(put, "queue:q", 3))
+    with EmbeddedBroker(**given) as broker:
+        assert broker.call(lambda b: b.namespace("default").queue("queue:q").policy.max_attempts) == 3
+        with ConnectionFactory(broker.url).create_context("max", "other") as context:
+            context.create_producer().send(Queue("q"), "text")
+    with (
+        EmbeddedBroker(**given, settings={"destinations": {"q": {"max_attempts": 4}}}) as broker,
+        ConnectionFactory(broker.url).create_context("max", "other"),
+    ):
+        assert broker.call(lambda b: b.namespace("default").queue("queue:q").policy.max_attempts) == 4
+
+
+def test_a_takeover_keeps_changes() -> None:
+    world = World()
+    terms = {"beat_seconds": 0.05, "lease_seconds": 60}
+    with SharingBroker(world, terms) as first, SharingBroker(world, terms) as second:
+        in_broker(first, partial(put, "queue:q", 3))
+        first.stop()
+        second.wait_until_serving(60)
+        assert in_broker(second, lambda server: attempts(server.live.rules)) == {"queue:q": 3}
+        assert second.call(lambda b: b.namespace("default").create("queue:q").policy.max_attempts) == 3
+
+
+def test_a_changed_user_loses_its_connections(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    file.write_text(f"anna:{HASH}\n")
+    with EmbeddedBroker(settings={"users_file": str(file)}) as broker:
+
+        def change(server: Server) -> None:
+            server.live.users.put("anna", User("anna", OTHER), None, 1)
+            server.user_store.renew()
+
+        with ConnectionFactory(broker.url, reconnect=0).create_context("anna", "secret"):
+            in_broker(broker, change)
+            until(broker, lambda server: not server.shard.services.connections)
+        with pytest.raises(JMSSecurityException), ConnectionFactory(broker.url).create_connection("anna", "secret"):
+            pass
+        file.write_text(f"anna:{hash_password('third')}\n")  # the file is the latest change
+        in_broker(broker, lambda server: server.user_store.reload())
+        with ConnectionFactory(broker.url).create_connection("anna", "third"):
+            pass
+
+
+# -- settings that are read again -------------------------------------------------------------------------------------
+
+
+def loaded(**given: Any) -> Loaded:
+    return load(given)
+
+
+def test_differences_name_what_a_reload_applies_and_what_needs_a_restart() -> None:
+    running = loaded(port=1, destinations={"a": {"max_attempts": 1}, "b": {}}, users={"anna": HASH}).settings
+    found = differences(
+        running,
+        loaded(port=2, destinations={"a": {"max_attempts": 2}, "c": {}}, users={"anna": OTHER, "max": HASH}),
+    )
+    assert [(each.name, each.text, each.applied) for each in found] == [
+        ("port", "1 becomes 2", False),
+        ("users", "anna: password; max is new", True),
+        ("destinations", "queue:a: max_attempts 1 becomes 2; queue:c is new; queue:b is gone", True),
+    ]
+    assert differences(running, Loaded(running, {})) == []
+    (first,) = differences(Settings(), loaded(users={"anna": HASH}))
+    assert not first.applied
+    (order,) = differences(loaded(destinations={"a": {}, "b": {}}).settings, loaded(destinations={"b": {}, "a": {}}))
+    assert (order.text, order.applied) == ("their order", True)
+    (space,) = differences(Settings(), loaded(definitions={"namespaces": {"default": {"queues": ["a"]}}}))
+    assert not space.applied
+    assert "definitions apply" in space.text
+
+
+def test_a_signal_applies_what_needs_no_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    file = tmp_path / "sievemq.toml"
+    file.write_text(f"[destinations.q]\nmax_attempts = 1\n[users]\nanna = '{HASH}'\n")
+    reread = partial(load, {"port": 0, "http": False}, {}, file)
+    with EmbeddedBroker(settings=reread().settings) as broker:
+        broker.call(lambda b: b.namespace("default").create("queue:q"))
+        in_broker(broker, lambda server: server.reread_with(reread))
+        text = f"[destinations.q]\nmax_attempts = 2\n[users]\nmax = '{HASH}'\n"
+        file.write_text(f"auto_create = false\nheartbeat_seconds = 30\n{text}")
+        in_broker(broker, reload_on_signal)
+        assert broker.call(lambda b: b.namespace("default").queue("queue:q").policy.max_attempts) == 2
+        assert not broker.call(lambda b: b.settings.auto_create)
+        assert in_broker(broker, lambda server: server.user_store.users.names()) == {"max"}
+        expected = "settings.read applied=['users', 'destinations', 'auto_create'] needs_restart=['heartbeat_seconds']"
+        assert expected in caplog.text
+        file.write_text("nonsense = 1")
+        in_broker(broker, reload_on_signal)
+        assert "settings.not_read" in caplog.text
+        in_broker(broker, lambda server: server.reread_with(None))
+        in_broker(broker, reload_on_signal)
+        assert caplog.text.count(" settings.") == 2
+
+
+def test_a_signal_at_the_start_is_heard_once_clients_are_served() -> None:
+    server = Server(Settings(port=0, http=False))
+    seen: list[str] = []
+
+    def reread() -> Loaded:
+        seen.append("read")
+        return Loaded(server.settings, {})
+
+    server.reread_with(reread)
+    assert server.phase is Phase.STARTING
+    reload_on_signal(server)
+    assert seen == []
+    (begin,) = server._when_serving
+    server.phase = Phase.READY
+    begin()
+    assert seen == ["read"]
