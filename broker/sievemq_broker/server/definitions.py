@@ -74,6 +74,10 @@ class Change:
         """It is not made; or it is, for no reason."""
         self.refused, self.can_be_forced = why, bool(why) and can_be_forced
 
+    def done(self) -> None:
+        """It has been made."""
+        self.made = True
+
     def make(self, do: Make[None], now: int, budget: Budget) -> Task[None]:
         """Make it, unless it is refused meanwhile, or a limit does not allow it."""
         if self.refused:
@@ -212,7 +216,7 @@ def change_settings(
             if layer.kind == change.kind:
                 name = change.name.partition("/")[2]
                 layer.put(name, (wanted or {}).get(name), by, now)
-                change.made = True
+                change.done()
 
 
 def _tables_of(definitions: Definitions, live: LiveSettings) -> tuple[tuple[Layer[Any], Mapping[str, Any] | None], ...]:

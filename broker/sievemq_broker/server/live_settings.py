@@ -42,7 +42,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class Changed(Generic[T]):
     """A change at run time of one entry.
 
     Attributes:
@@ -86,7 +86,7 @@ class Layer(Generic[T]):
         self.below = below
         self.table = table
         self.parse = parse
-        self.changes: dict[str, Change[T]] = {}
+        self.changes: dict[str, Changed[T]] = {}
         self.present: Mapping[str, T] = below
         self._journal: Journal | None = None
         self._key = secrets.token_bytes(16)
@@ -137,7 +137,7 @@ class Layer(Generic[T]):
             number = (
                 old.number if old is not None else 1 + max((each.number for each in self.changes.values()), default=0)
             )
-            self._set(name, Change(value, self._digest(below), number, now, by))
+            self._set(name, Changed(value, self._digest(below), number, now, by))
         self._merge()
         self._note(name, "removed" if value is None else "set", by)
 
@@ -174,7 +174,7 @@ class Layer(Generic[T]):
             except (ValueError, KeyError) as error:
                 log.warning("setting.not_restored", kind=self.kind, name=name, reason=str(error))
                 continue
-            self.changes[name] = Change(value, below, number, at, by)
+            self.changes[name] = Changed(value, below, number, at, by)
         self.rebase(self.below)
 
     def keep_in(self, journal: Journal) -> None:
@@ -189,7 +189,7 @@ class Layer(Generic[T]):
         """Changes survive a restart."""
         return self._journal is not None
 
-    def _set(self, name: str, change: Change[T]) -> None:
+    def _set(self, name: str, change: Changed[T]) -> None:
         self.changes[name] = change
         if self._journal is not None:
             text = None if change.value is None else self._text(change.value)

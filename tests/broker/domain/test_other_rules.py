@@ -10,8 +10,10 @@ from sievemq_core.errors import RequestError
 
 from .support import World, message
 
+Tables = dict[str, dict[str, object]]
 
-def change(world: World, rules: dict[str, dict[str, object]], limits: dict[str, dict[str, object]] | None = None) -> int:
+
+def change(world: World, rules: Tables, limits: Tables | None = None) -> int:
     """Have other rules. Returns how many things have got others."""
     broker = world.namespace.broker
     job = broker.use_rules(tuple(parse_policies(rules).items()), tuple(parse_namespaces(limits or {}).items()))

@@ -411,7 +411,8 @@ def test_differences_of_settings_are_named_without_secrets() -> None:
     assert all(change.made for change in changes)
     assert list(live.rules.present) == ["queue:orders", "queue:new"]
     assert (dict(live.limits.present), live.users.present["anna"].secret) == ({}, HASH[:-1] + "B")
-    assert differences(live, other, prune=True) == [Change("change", "rule", None, "rules", "their order", at_start=True)]
+    order = Change("change", "rule", None, "rules", "their order", at_start=True)
+    assert differences(live, other, prune=True) == [order]
 
 
 def test_users_in_clear_and_first_users_do_not_change_at_run_time() -> None:

@@ -163,11 +163,14 @@ class Access:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
-            elif not lasts():  # a stream outlives the session, or the user, that it was opened for
+            elif not lasts() and not state.get(
+                "own_change"
+            ):  # a stream outlives the session, or the user, that it was opened for
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
                 raise _EndedError
             await send(message)
 
+        state = scope.setdefault("state", {})
         received = 0
 
         async def receive_on() -> Message:
@@ -178,7 +181,6 @@ class Access:
                 raise _too_large()
             return message
 
-        state = scope.setdefault("state", {})
         state["sessions"] = self._sessions
         try:
             identity, lasts = await self._admit(scope, Headers(scope=scope))

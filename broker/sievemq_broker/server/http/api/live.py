@@ -11,9 +11,9 @@ from sievemq_broker.rules import pattern_of
 from sievemq_broker.server import reloading
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
-from sievemq_broker.server.http.api.declare import Handler, Routes
+from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
-from sievemq_broker.server.live_settings import Layer, LiveSettings, RefusedError, difference
+from sievemq_broker.server.live_settings import Layer, RefusedError, difference
 from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_broker.users.account import User
 from sievemq_broker.users.passwords import hash_password, is_hash
@@ -27,86 +27,131 @@ L = TypeVar("L", bound=answers.Live)
 # -- rules and limits -------------------------------------------------------------------------------------------------
 
 
-def _declare(path: str, noun: str, what: str, layer_of: Callable[[LiveSettings], Layer[Any]]) -> None:
-    """The calls for rules, or for limits: the same verbs."""
-
-    async def listed(call: AnyCall) -> answers.Rules:
-        call.identity.require(Verb.VIEW, EVERYTHING, EVERYTHING)
-        layer = layer_of(call.server.live)
-        return answers.Rules(rules=[_rule(layer, name) for name in _names(layer)])
-
-    async def got(call: AnyCall) -> answers.Rule:
-        call.identity.require(Verb.VIEW, EVERYTHING, EVERYTHING)
-        return _tagged(call, _rule(*_found(call, layer_of)))
-
-    async def put(call: Call[Any, requests.PutRule]) -> answers.Rule:
-        layer, name = _asked(call, layer_of)
-        call.check_etag(layer.etag(name))
-        try:
-            value = layer.parse({name: call.body.rules})[name]
-        except ValueError as error:
-            raise ApiError(422, "INVALID_RULE", str(error), {"pattern": name[:300]}) from None
-        if name in layer.present:
-            call.existed()
-        await _put(call, layer, name, value)
-        return _tagged(call, _rule(layer, name))
-
-    async def removed(call: AnyCall) -> answers.Rules:
-        layer, name = _found(call, layer_of)
-        await _put(call, layer, name, None)
-        return answers.Rules(rules=[_rule(layer, name)] if name in _names(layer) else [])
-
-    async def reset(call: AnyCall) -> answers.Rules:
-        layer, name = _found(call, layer_of)
-        await _reset(call, layer, name)
-        return answers.Rules(rules=[_rule(layer, name)] if name in _names(layer) else [])
-
-    def add(method: str, where: str, handler: Handler, answer: Any, verb: str, text: str, **more: Any) -> None:
-        handler.__name__, handler.__doc__ = f"{verb}_{noun}", text
-        routes.add(method, where, None, answer, **more)(handler)
-
-    one = f"{path}/{{pattern}}"
-    add("GET", path, listed, answers.Rules, "list", f"{what} by pattern, in order: the first that fits applies.")
-    add("GET", one, got, answers.Rule, "get", f"{what} of one pattern, with an ETag.")
-    text = f"Change {what.lower()} of a pattern, or add it.\n\n{_PUT}"
-    add("PUT", one, put, answers.Rule, "put", text, body=requests.PutRule, status=(201, 200))
-    add("DELETE", one, removed, answers.Rules, "delete", f"Remove a pattern.\n\n{_REMOVED}")
-    add("POST", f"{one}/actions/reset", reset, answers.Rules, "reset", _RESET)
+@routes.add("GET", "/rules", None, answers.Rules)
+async def list_rules(call: AnyCall) -> answers.Rules:
+    """Rules of destinations by pattern, in order: the first that fits applies."""
+    return _list(call, call.server.live.rules)
 
 
-_PUT = (
-    "It applies at once, also to what exists, and deletes nothing: a queue that holds more than its new limit accepts "
-    "no more until it holds less. A new pattern stands before the first one that covers it, else last. With If-Match "
-    "it is changed only if it is still what the caller has read."
-)
-_REMOVED = "One that the settings have is removed until it is reset, or until they change it."
-_RESET = "Take a change at run time back: what the settings say applies again."
+@routes.add("GET", "/rules/{pattern}", None, answers.Rule)
+async def get_rule(call: AnyCall) -> answers.Rule:
+    """Rules of destinations of one pattern, with an ETag."""
+    return _get(call, call.server.live.rules)
 
 
-def _asked(call: AnyCall, layer_of: Callable[[LiveSettings], Layer[Any]]) -> tuple[Layer[Any], str]:
-    """The layer and the pattern of a change, which the caller may make."""
+@routes.add("PUT", "/rules/{pattern}", None, answers.Rule, body=requests.PutRule, status=(201, 200))
+async def put_rule(call: Call[Any, requests.PutRule]) -> answers.Rule:
+    """Change the rules of a pattern, or add it.
+
+    It applies at once, also to what exists, and deletes nothing: a queue that holds more than its new limit accepts no
+    more until it holds less. A new pattern stands before the first one that covers it, else last. With If-Match it is
+    changed only if it is still what the caller has read."""
+    return await _change(call, call.server.live.rules)
+
+
+@routes.add("DELETE", "/rules/{pattern}", None, answers.Rules)
+async def delete_rule(call: AnyCall) -> answers.Rules:
+    """Remove a pattern of rules. One of the settings is removed until it is reset, or until they change it."""
+    return await _remove(call, call.server.live.rules)
+
+
+@routes.add(
+    "POST", "/rules/{pattern}/actions/reset", None, answers.Rules, body=requests.Nothing, body_optional=True
+)  # fmt: skip
+async def reset_rule(call: AnyCall) -> answers.Rules:
+    """Take a change of rules at run time back: what the settings say applies again."""
+    return await _take_back(call, call.server.live.rules)
+
+
+@routes.add("GET", "/limits", None, answers.Rules)
+async def list_limits(call: AnyCall) -> answers.Rules:
+    """Limits of namespaces by pattern, in order: the first that fits applies."""
+    return _list(call, call.server.live.limits)
+
+
+@routes.add("GET", "/limits/{pattern}", None, answers.Rule)
+async def get_limit(call: AnyCall) -> answers.Rule:
+    """Limits of namespaces of one pattern, with an ETag."""
+    return _get(call, call.server.live.limits)
+
+
+@routes.add("PUT", "/limits/{pattern}", None, answers.Rule, body=requests.PutRule, status=(201, 200))
+async def put_limit(call: Call[Any, requests.PutRule]) -> answers.Rule:
+    """Change the limits of a pattern, or add it; as rules."""
+    return await _change(call, call.server.live.limits)
+
+
+@routes.add("DELETE", "/limits/{pattern}", None, answers.Rules)
+async def delete_limit(call: AnyCall) -> answers.Rules:
+    """Remove a pattern of limits. One of the settings is removed until it is reset, or until they change it."""
+    return await _remove(call, call.server.live.limits)
+
+
+@routes.add(
+    "POST", "/limits/{pattern}/actions/reset", None, answers.Rules, body=requests.Nothing, body_optional=True
+)  # fmt: skip
+async def reset_limit(call: AnyCall) -> answers.Rules:
+    """Take a change of limits at run time back: what the settings say applies again."""
+    return await _take_back(call, call.server.live.limits)
+
+
+def _list(call: AnyCall, layer: Layer[Any]) -> answers.Rules:
+    call.identity.require(Verb.VIEW, EVERYTHING, EVERYTHING)
+    return answers.Rules(rules=[_rule(layer, name) for name in _names(layer)])
+
+
+def _get(call: AnyCall, layer: Layer[Any]) -> answers.Rule:
+    call.identity.require(Verb.VIEW, EVERYTHING, EVERYTHING)
+    return _tagged(call, _rule(layer, _found(layer, _pattern(call, layer))))
+
+
+async def _change(call: Call[Any, requests.PutRule], layer: Layer[Any]) -> answers.Rule:
     call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
-    return _named(call, layer_of)
+    name = _pattern(call, layer)
+    call.check_etag(layer.etag(name))
+    try:
+        value = layer.parse({name: call.body.rules})[name]
+    except ValueError as error:
+        raise ApiError(422, "INVALID_RULE", str(error), {"pattern": name[:300]}) from None
+    if name in layer.present:
+        call.existed()
+    await _put(call, layer, name, value)
+    return _tagged(call, _rule(layer, name))
 
 
-def _named(call: AnyCall, layer_of: Callable[[LiveSettings], Layer[Any]]) -> tuple[Layer[Any], str]:
-    layer, pattern = layer_of(call.server.live), call.path["pattern"]
-    if layer.kind == "rule":
-        try:
-            pattern = pattern_of(pattern)
-        except ValueError as error:
-            raise ApiError(422, "INVALID_RULE", f"the pattern {error}", {"pattern": pattern[:300]}) from None
-    return layer, pattern
+async def _remove(call: AnyCall, layer: Layer[Any]) -> answers.Rules:
+    name = _known(call, layer, _pattern(call, layer))
+    await _put(call, layer, name, None)
+    return answers.Rules(rules=[_rule(layer, name)] if name in _names(layer) else [])
 
 
-def _found(call: AnyCall, layer_of: Callable[[LiveSettings], Layer[Any]]) -> tuple[Layer[Any], str]:
-    """The same, of an entry that is there; a change must have the ETag that the caller knows."""
-    layer, name = (_named if call.scope["method"] == "GET" else _asked)(call, layer_of)
+async def _take_back(call: AnyCall, layer: Layer[Any]) -> answers.Rules:
+    name = _known(call, layer, _pattern(call, layer))
+    await _reset(call, layer, name)
+    return answers.Rules(rules=[_rule(layer, name)] if name in _names(layer) else [])
+
+
+def _pattern(call: AnyCall, layer: Layer[Any]) -> str:
+    pattern = call.path["pattern"]
+    if layer is not call.server.live.rules:
+        return pattern
+    try:
+        return pattern_of(pattern)
+    except ValueError as error:
+        raise ApiError(422, "INVALID_RULE", f"the pattern {error}", {"pattern": pattern[:300]}) from None
+
+
+def _found(layer: Layer[Any], name: str) -> str:
     if name not in _names(layer):
         raise not_found(f"there is no {layer.kind} {name!r:.300}", **{layer.kind: name[:300]})
-    if call.scope["method"] != "GET":
-        call.check_etag(layer.etag(name))
-    return layer, name
+    return name
+
+
+def _known(call: AnyCall, layer: Layer[Any], name: str) -> str:
+    """The name of an entry that the caller may change, and that is what the caller has read."""
+    call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+    call.check_etag(layer.etag(_found(layer, name)))
+    return name
 
 
 def _names(layer: Layer[Any]) -> list[str]:
@@ -162,15 +207,12 @@ async def use(call: AnyCall, layers: Iterable[Layer[Any]]) -> None:
     """Have the broker use what has changed. Returns once everything that exists does."""
     server, kinds = call.server, {layer.kind for layer in layers}
     if "user" in kinds:
+        call.scope["state"]["own_change"] = True  # the caller may be the one who has changed
         server.user_store.renew()
     if kinds != {"user"}:
         done = asyncio.get_running_loop().create_future()
         server.use_rules().then(lambda now: None if done.done() else done.set_result(None))
         await done
-
-
-_declare("/rules", "rule", "Rules of destinations", lambda live: live.rules)
-_declare("/limits", "limit", "Limits of namespaces", lambda live: live.limits)
 
 
 # -- users ------------------------------------------------------------------------------------------------------------
@@ -188,7 +230,9 @@ async def list_users(call: AnyCall) -> answers.Users:
 @routes.add("GET", "/users/{name}", None, answers.User)
 async def get_user(call: AnyCall) -> answers.User:
     """One user, with an ETag."""
-    return _tagged(call, _user(*_found_user(call)))
+    call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+    layer = call.server.live.users
+    return _tagged(call, _user(layer, _found(layer, call.path["name"])))
 
 
 @routes.add("PUT", "/users/{name}", None, answers.User, body=requests.PutUser, status=(201, 200))
@@ -223,30 +267,22 @@ async def delete_user(call: AnyCall) -> answers.Users:
     """Remove a user; its connections are closed.
 
     One that the settings have is removed until it is reset, or until they change it."""
-    layer, name = _found_user(call)
+    layer = call.server.live.users
+    name = _known(call, layer, call.path["name"])
     check_users(call, {other: user for other, user in layer.present.items() if other != name})
     await _put(call, layer, name, None)
     return answers.Users(users=[_user(layer, name)] if name in _names(layer) else [], required=True)
 
 
-@routes.add("POST", "/users/{name}/actions/reset", None, answers.Users)
+@routes.add("POST", "/users/{name}/actions/reset", None, answers.Users, body=requests.Nothing, body_optional=True)
 async def reset_user(call: AnyCall) -> answers.Users:
     """Take a change at run time back: what the settings say applies again."""
-    layer, name = _found_user(call)
+    layer = call.server.live.users
+    name = _known(call, layer, call.path["name"])
     below = {name: layer.below[name]} if name in layer.below else {}
     check_users(call, {**{other: user for other, user in layer.present.items() if other != name}, **below})
     await _reset(call, layer, name)
     return answers.Users(users=[_user(layer, name)] if name in _names(layer) else [], required=True)
-
-
-def _found_user(call: AnyCall) -> tuple[Layer[User], str]:
-    call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
-    layer, name = call.server.live.users, call.path["name"]
-    if name not in _names(layer):
-        raise not_found(f"there is no user {name!r:.300}", user=name[:300])
-    if call.scope["method"] != "GET":
-        call.check_etag(layer.etag(name))
-    return layer, name
 
 
 def _user(layer: Layer[User], name: str) -> answers.User:
@@ -322,7 +358,9 @@ async def get_settings(call: AnyCall) -> answers.SettingDifferences:
     return await _differences(call, apply=False)
 
 
-@routes.add("POST", "/settings/actions/reload", None, answers.SettingDifferences)
+@routes.add(
+    "POST", "/settings/actions/reload", None, answers.SettingDifferences, body=requests.Nothing, body_optional=True
+)  # fmt: skip
 async def reload_settings(call: AnyCall) -> answers.SettingDifferences:
     """Read the settings again, as on SIGHUP, and apply what needs no restart; the answer has what differed before."""
     return await _differences(call, apply=True)
