@@ -66,11 +66,6 @@ def one_of(words: Sequence[str]) -> str:
     return " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
 
 
-def rule_text(pattern: str) -> str:
-    """The rules of a pattern, as errors name them; without a pattern, those of the place that the error is about."""
-    return f"the rules of {pattern}" if pattern else "its rules"
-
-
 def delay_after(attempts: int, delay: int, factor: float, delay_max: int) -> int:
     """Ms that a message waits after its `attempts`-th failed delivery, by a rule of a delay that grows."""
     if not delay:
@@ -155,8 +150,8 @@ class DestinationPolicy:
 
     @property
     def where(self) -> str:
-        """Where the rules can be changed, as errors say it."""
-        return rule_text(self.pattern)
+        """Where the rules can be changed, as errors name it."""
+        return f"the rules of {self.pattern}" if self.pattern else "its rules"
 
     def redelivery_delay_after(self, attempts: int) -> int:
         """Ms that a message waits after its `attempts`-th failed delivery."""
@@ -184,6 +179,11 @@ class NamespacePolicy:
             _check_whole(name, getattr(self, name))
         if self.at_limit not in (BLOCK, FAIL):
             raise ValueError(f"at_limit must be {BLOCK} or {FAIL}, it is {self.at_limit!r}")
+
+    @property
+    def where(self) -> str:
+        """Where the limits can be changed, as errors name it."""
+        return f"the limits of {self.pattern}" if self.pattern else "its limits"
 
 
 def share_used(policy: DestinationPolicy | NamespacePolicy, messages: int, size: int) -> float:

@@ -45,7 +45,7 @@ def test_fail_refuses_sends_until_a_tenth_is_free() -> None:
         for space in (world.team, world.other):
             space.send(f"queue:q{number % 3}", message(), NOW)
     with pytest.raises(
-        RequestError, match=r"'team-a' holds 10 and may hold 10 \(max_messages in the limits of team-\*\)"
+        RequestError, match=r"'team-a' holds 10 and may hold 10 \(max_messages in its limits\)"
     ) as caught:
         world.team.send("queue:q1", message(), NOW)
     assert caught.value.code is ErrorCode.RESOURCE_ALLOCATION

@@ -22,7 +22,7 @@ def test_the_program_runs() -> None:
         )
     assert done.returncode == 0, done.stderr
     # Two threads print: a line of one may stand in the line of the other.
-    full = "queue:orders is full; it may hold 2 messages"
+    full = "queue:orders is full; it may hold 2 messages (rule queue:orders)"
     assert f"waiting: {full}" in done.stdout
     assert f"not sent: {full}; this message waited 1000 ms" in done.stdout
     assert "sends wait" in done.stderr or not done.stderr

@@ -88,7 +88,7 @@ class _Keeper:
             if limit and wanted > limit:
                 raise RequestError(
                     f"namespace {space.name!r} may hold {limit} ({rule}) and this alone has {wanted}; "
-                    f"send less at a time, or raise {rule} in the limits of {policy.pattern}",
+                    f"send less at a time, or raise {rule} in {policy.where}",
                     ErrorCode.RESOURCE_ALLOCATION,
                     {"namespace": space.name, "limit": rule, "rule": policy.pattern},
                 )
@@ -115,7 +115,7 @@ class _Keeper:
         rule, limit, has = _RULES[index], (policy.max_messages, policy.max_bytes)[index], self._held[index]
         log.warning("namespace.limit_reached", namespace=space.name, held=has, limit=limit, rule=rule)
         text = (
-            f"namespace {space.name!r} holds {has} and may hold {limit} ({rule} in the limits of {policy.pattern}); "
+            f"namespace {space.name!r} holds {has} and may hold {limit} ({rule} in {policy.where}); "
             "consume or purge some"
         )
         over = Overfull(text, policy.at_limit == FAIL, rule)

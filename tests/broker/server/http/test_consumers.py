@@ -178,7 +178,7 @@ def test_a_connection_that_waits_to_send() -> None:
                 {
                     "namespace": "default",
                     "address": "queue:full",
-                    "text": "queue:full is full; it may hold 1 message",
+                    "text": "queue:full is full; it may hold 1 message (rule queue:full)",
                     "senders": 1,
                     "since": row["blocked_since"],
                     "connections": [row["id"]],

@@ -32,7 +32,7 @@ def test_a_destination_is_created_without_rules(api: Api) -> None:
     assert (answer.status, answer.json["details"]) == (400, {"field": "", "known": []})
     assert answer.json["text"] == (
         "'max_messages' is no field here; there are none: "
-        "its rules are those of the configuration's pattern that fits it"
+        "its rules are those of the first pattern that fits it; PUT /rules/{pattern} changes them"
     )
     answer = api("POST", f"{at('queue:q')}/actions/purge", {"limmit": 50})
     assert answer.json["text"].startswith("'limmit' is no field here; selector, dialect, ids, limit")
