@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Generic, TypeVar
 
 from sievemq_broker import logs
-from sievemq_broker.config import Settings
+from sievemq_broker.config import Loaded, Settings
 from sievemq_broker.definitions import parse_hashed_users, user_table
 from sievemq_broker.domain.journal import CHANGED, Journal, Key
 from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy
@@ -241,12 +241,18 @@ class LiveSettings:
         rules: of destinations, by pattern.
         limits: of namespaces, by pattern.
         users: by name; what is below comes from the settings, or from the users file.
+        reread: reads the settings again; None if a program gave them.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.rules: Layer[DestinationPolicy] = Layer("rule", settings.destinations, rules_of, parse_policies)
         self.limits: Layer[NamespacePolicy] = Layer("limit", settings.namespaces, rules_of, parse_namespaces)
         self.users: Layer[User] = Layer("user", settings.users, user_table, parse_hashed_users)
+        self.reread: Callable[[], Loaded] | None = None
+
+    def reread_with(self, reread: Callable[[], Loaded] | None) -> None:
+        """Have :attr:`reread`: the settings come from files and the environment."""
+        self.reread = reread
 
     @property
     def layers(self) -> tuple[Layer[Any], ...]:

@@ -210,7 +210,7 @@ def run(settings: Settings, *, handover: bool = False, reread: Callable[[], Load
     try:
         server = new_server(settings, on_failure=stopping.set)
         server.when_asked_for(stopping.set)
-        server.reread_with(reread)
+        server.live.reread_with(reread)
         if handover:
             server.shard.ask()
         http = bind(server)

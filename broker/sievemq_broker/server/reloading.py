@@ -43,12 +43,15 @@ def reload_on_signal(server: Server) -> None:
         server.when_serving(partial(reload_on_signal, server))
         return
     server.user_store.reload()
-    if server.reread is None:
+    if server.live.reread is None:
         return
     try:
-        apply(server, server.reread())
+        found = apply(server, server.live.reread())
     except ConfigError as error:
         log.warning("settings.not_read", reason=str(error), note="the settings are unchanged")
+        return
+    applied = [each.name for each in found if each.applied]
+    server.audit.record("reload_settings", via="signal", applied=", ".join(applied) or None)
 
 
 def apply(server: Server, loaded: Loaded) -> list[Difference]:

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
-from sievemq_broker.config import Loaded, Settings
+from sievemq_broker.config import Settings
 from sievemq_broker.domain.store import AbandonedError, StoreError
 from sievemq_broker.domain.work import Job
 from sievemq_broker.protocols import PROTOCOLS, Spoken
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.credentials.sign_ins import SignIns
 from sievemq_broker.server.credentials.user_store import UserStore
+from sievemq_broker.server.live_settings import LiveSettings
 from sievemq_broker.server.net.large_frames import share_of
 from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Links, ShardPort
 from sievemq_broker.server.net.listener import Acceptor, ClientPorts, ListenError, make_tls_context
@@ -80,8 +81,6 @@ class Server:
 
     Attributes:
         shard: the domain, its store, and what its connections share.
-        live: rules, limits and users, which change at run time.
-        reread: reads the settings again; None if a program gave them.
         links: the open connections' transports.
         history: what has happened: rows that survive a restart.
         audit: of that, what operators have done.
@@ -110,8 +109,6 @@ class Server:
         self.links = Links(settings.max_connections)
         self.history = History()
         self.audit = Audit(self.history, self.clock.now)
-        self.live = self.shard.live
-        self.reread: Callable[[], Loaded] | None = None
         self.user_store = UserStore(settings, self.live.users)
         self.authenticator = Authenticator(
             self.user_store.users, sign_ins=SignIns(self.clock.now, self.audit.signed_in)
@@ -418,9 +415,10 @@ class Server:
 
     # -- what changes at run time -------------------------------------------------------------------------------------
 
-    def reread_with(self, reread: Callable[[], Loaded] | None) -> None:
-        """Have :attr:`reread`: the settings come from files and the environment."""
-        self.reread = reread
+    @property
+    def live(self) -> LiveSettings:
+        """Rules, limits and users."""
+        return self.shard.live
 
     def use_settings(self, settings: Settings) -> None:
         """Have other settings from now on: of those that need no restart (`server/reloading.py`)."""

@@ -253,7 +253,7 @@ def test_a_signal_applies_what_needs_no_restart(tmp_path: Path, caplog: pytest.L
     reread = partial(load, {"port": 0, "http": False}, {}, file)
     with EmbeddedBroker(settings=reread().settings) as broker:
         broker.call(lambda b: b.namespace("default").create("queue:q"))
-        in_broker(broker, lambda server: server.reread_with(reread))
+        in_broker(broker, lambda server: server.live.reread_with(reread))
         text = f"[destinations.q]\nmax_attempts = 2\n[users]\nmax = '{HASH}'\n"
         file.write_text(f"auto_create = false\nheartbeat_seconds = 30\n{text}")
         in_broker(broker, reload_on_signal)
@@ -265,7 +265,7 @@ def test_a_signal_applies_what_needs_no_restart(tmp_path: Path, caplog: pytest.L
         file.write_text("nonsense = 1")
         in_broker(broker, reload_on_signal)
         assert "settings.not_read" in caplog.text
-        in_broker(broker, lambda server: server.reread_with(None))
+        in_broker(broker, lambda server: server.live.reread_with(None))
         in_broker(broker, reload_on_signal)
         assert caplog.text.count(" settings.") == 2
 
@@ -278,7 +278,7 @@ def test_a_signal_at_the_start_is_heard_once_clients_are_served() -> None:
         seen.append("read")
         return Loaded(server.settings, {})
 
-    server.reread_with(reread)
+    server.live.reread_with(reread)
     assert server.phase is Phase.STARTING
     reload_on_signal(server)
     assert seen == []

@@ -30,7 +30,7 @@ def broker(monkeypatch: pytest.MonkeyPatch, sievemq: Sievemq, file: Path) -> Ite
     """A broker with a file of settings, which the commands find."""
     reread = partial(load, {"port": 0, "http_port": 0}, {}, file)
     with EmbeddedBroker(settings=reread().settings) as broker:
-        broker._submit(lambda server: server.reread_with(reread)).result()
+        broker._submit(lambda server: server.live.reread_with(reread)).result()
         monkeypatch.setenv("SIEVEMQ_HTTP_URL", broker.http_url)
         yield broker
 

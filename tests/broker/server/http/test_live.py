@@ -226,7 +226,7 @@ def test_differences_and_a_reload(tmp_path: Path) -> None:
     file.write_text("[destinations.q]\nmax_attempts = 1\n")
     reread = partial(load, {"port": 0, "http_port": 0}, {}, file)
     with EmbeddedBroker(settings=reread().settings) as broker:
-        broker._submit(lambda server: server.reread_with(reread)).result()
+        broker._submit(lambda server: server.live.reread_with(reread)).result()
         api = Api(broker)
         assert api.get("/api/v1/settings") == {
             "differences": [], "changes": [], "error": "", "kept": False, "reloaded": False

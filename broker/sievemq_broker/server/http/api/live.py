@@ -194,6 +194,9 @@ def _check(layer: Layer[Any], name: str) -> None:
 
 async def _put(call: AnyCall, layer: Layer[Any], name: str, value: Any) -> None:
     _check(layer, name)
+    there = layer.present.get(name)
+    if value is not None:
+        call.about["change"] = "added" if there is None else difference(there, value) or "none"
     layer.put(name, value, call.identity.user, call.now)
     await use(call, [layer])
 
@@ -369,7 +372,7 @@ async def reload_settings(call: AnyCall) -> answers.SettingDifferences:
 async def _differences(call: AnyCall, *, apply: bool) -> answers.SettingDifferences:
     call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
     server, live = call.server, call.server.live
-    error, loaded = await _loaded(server.reread)
+    error, loaded = await _loaded(live.reread)
     found: list[reloading.Difference] = []
     if apply:
         if loaded is None:
