@@ -45,6 +45,10 @@ export const post = (to, body = {}, signal = undefined) => call("POST", to, { bo
 export const put = (to, body = {}) => call("PUT", to, { body });
 export const remove = (to, query) => call("DELETE", to, { query });
 
+/** A file: of a GET, or of a POST where there is a body. */
+export const file = (to, { query = {}, body = undefined } = {}) =>
+  call(body === undefined ? "GET" : "POST", to, { query, body, whole: true });
+
 /**
  * Reads a list of a namespace. The default one is not there before it is used, and has nothing in it then.
  * @param {string} name of the list in the answer.
@@ -74,9 +78,9 @@ const isMissing = (error, namespace) =>
 
 /**
  * @param {string} method @param {string} to
- * @param {{query?: object, body?: object, signal?: AbortSignal}} given
+ * @param {{query?: object, body?: object, signal?: AbortSignal, whole?: boolean}} given `whole`: no JSON, but a file.
  */
-async function call(method, to, { query = {}, body, signal }) {
+async function call(method, to, { query = {}, body, signal, whole = false }) {
   const pairs = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
   const search = pairs.length ? `?${new URLSearchParams(pairs)}` : "";
   const headers = { Accept: "application/json" };
@@ -91,6 +95,7 @@ async function call(method, to, { query = {}, body, signal }) {
       signal,
       body: body === undefined ? undefined : JSON.stringify(body),
     });
+    if (whole && response.ok) return await response.blob();
     if (response.status !== 204) answer = await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;

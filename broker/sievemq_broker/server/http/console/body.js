@@ -1,12 +1,18 @@
-// The ways to look at a message's body: text, JSON in order, the entries of a map or stream, bytes.
+// The ways to look at a message's body: text, JSON and XML laid out, the entries of a map or stream, bytes.
 
 import { h, put } from "./dom.js";
+import { copy } from "./files.js";
 import { bytes } from "./format.js";
+import { button } from "./parts.js";
+import * as pretty from "./pretty.js";
 
 const SHOWN = 256 * 1024; // characters or bytes of a body that are drawn at once
 
-/** @param {object} body as the API gives it: its type, and its content in the form of that type. */
-export function bodyView(body) {
+/**
+ * @param {object} body as the API gives it: its type, and its content in the form of that type.
+ * @param {() => void} download saves it whole.
+ */
+export function bodyView(body, download) {
   const views = viewsOf(body);
   const place = h("div", { class: "body-view" });
   const chips = views.map(([name, draw]) =>
@@ -27,6 +33,7 @@ export function bodyView(body) {
       { class: "chips", role: "group", "aria-label": "View of the body" },
       chips,
       h("span", { class: "dim" }, `${body.type.toLowerCase()} · ${bytes(body.size)}`),
+      body.size > 0 && [button("Copy", () => copy(place.innerText), "chip"), button("Download", download, "chip")],
     ),
     body.truncated && h("p", { class: "dim" }, "Only the beginning is shown."),
     body.unreadable && h("p", { class: "mistake" }, body.unreadable),
@@ -40,8 +47,10 @@ export const isBytes = (body) => (body.base64 !== null || Boolean(body.hex)) && 
 function viewsOf(body) {
   const found = [];
   if (body.text !== null) {
-    const json = parsed(body.text);
-    if (json !== undefined) found.push(["JSON", () => text(JSON.stringify(json, null, 2))]);
+    for (const [name, lay] of Object.entries({ JSON: pretty.json, XML: pretty.xml })) {
+      const laid = lay(body.text);
+      if (laid !== undefined) found.push([name, () => text(laid)]);
+    }
     found.push(["Text", () => text(body.text)]);
   }
   if (body.map) found.push(["Map", () => typed(body.map)]);
@@ -52,15 +61,6 @@ function viewsOf(body) {
   else if (body.hex) found.push(["Hex", () => text(body.hex, "text hex")]);
   if (!found.length) found.push(["Empty", () => h("p", { class: "dim" }, "This message has no body.")]);
   return found;
-}
-
-function parsed(value) {
-  if (!/^\s*[[{]/.test(value)) return undefined;
-  try {
-    return JSON.parse(value);
-  } catch {
-    return undefined;
-  }
 }
 
 function text(value, kind = "text") {
@@ -88,7 +88,7 @@ export function typed(values) {
       Object.entries(values).map(([name, { type, value }]) =>
         h(
           "tr",
-          h("th", { scope: "row" }, h("code", name)),
+          h("th", { scope: "row" }, h("code", words(name))),
           h("td", h("span", { class: "type" }, type)),
           h("td", value === null ? h("i", { class: "dim" }, "null") : h("code", { class: "value" }, String(value))),
         ),
@@ -96,6 +96,9 @@ export function typed(values) {
     ),
   );
 }
+
+/** A name that may be broken between its words, and nowhere else. */
+const words = (name) => name.split(/(?<=[_.])|(?<=[a-z])(?=[A-Z])/).flatMap((part, i) => (i ? [h("wbr"), part] : part));
 
 /** Sixteen bytes a line: offset, hexadecimal, printable characters. */
 export function hex(data) {

@@ -3,13 +3,12 @@
 import { link } from "../address.js";
 import * as api from "../api.js";
 import { act } from "../actions.js";
+import { lastFailure, why } from "../deadletter.js";
 import { h, put } from "../dom.js";
-import { ago, count, number } from "../format.js";
+import { count, number } from "../format.js";
 import { button, destinationLink, head, nothing } from "../parts.js";
 import { allow, refusal } from "../rights.js";
 import { Table } from "../table.js";
-
-const REASONS = { attempts: "failed too often", expired: "expired before delivery" };
 
 /** The selector of one group; a quote within a string is doubled. */
 export function selectorOf(group) {
@@ -58,14 +57,14 @@ export default function deadLetters({ namespace, read: reread }) {
       key: (row) => JSON.stringify([row.reason, row.origin, row.subscription]),
       empty: nothing("Empty."),
       columns: [
-        { label: "Reason", kind: "main", cell: (row) => REASONS[row.reason] ?? row.reason ?? "says nothing" },
+        { label: "Reason", kind: "main", cell: (row) => why(row.reason, row.error) },
         {
           label: "Came from",
           cell: (row) =>
             row.origin ? [destinationLink(namespace, row.origin), row.subscription && ` · ${row.subscription}`] : "–",
         },
         { label: "Messages", kind: "number", cell: (row) => number(row.messages) },
-        { label: "Last failure", cell: (row) => ago(row.last_failure) },
+        { label: "Last failure", kind: "failure", cell: (row) => h("div", row.last_failure ? lastFailure(row) : "–") },
         {
           label: "Actions",
           kind: "actions",

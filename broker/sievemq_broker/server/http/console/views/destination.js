@@ -13,8 +13,9 @@ import messages from "./messages.js";
 import { scheduledOf } from "./scheduled.js";
 import send from "./send.js";
 import summary from "./summary.js";
+import tail from "./tail.js";
 
-const PARTS = { "": summary, messages, scheduled: scheduledOf, send };
+const PARTS = { "": summary, messages, tail, scheduled: scheduledOf, send };
 
 const VERBS = { move: "Move messages…", copy: "Copy messages…", delete: "Delete messages…", purge: "Purge…" };
 
@@ -45,6 +46,7 @@ export default function destination(context) {
     const items = [
       ["", "Overview", at()],
       isQueue && ["messages", "Messages", at("messages"), browses],
+      ["tail", "Arriving", at("tail"), browses],
       isQueue && ["scheduled", "Scheduled", at("scheduled"), browses],
       ["send", "Send", at("send"), may && refusal(may, "send", address)],
     ];

@@ -4,11 +4,14 @@ import { go, link } from "../address.js";
 import * as api from "../api.js";
 import { act } from "../actions.js";
 import { bodyView, isBytes, typed } from "../body.js";
+import { deadLetterFacts, moment } from "../deadletter.js";
 import { h, put } from "../dom.js";
-import { ago, bytes, count, number, time } from "../format.js";
+import { save } from "../files.js";
+import { bytes, count, number, time } from "../format.js";
 import { failure } from "../notice.js";
 import { button, facts, linkButton, section } from "../parts.js";
 import { allow, refusal } from "../rights.js";
+import { exportMessages } from "../transfer.js";
 import { subscriptionOf } from "./messages.js";
 
 export default function message({ namespace, address, id, query }) {
@@ -33,6 +36,7 @@ export default function message({ namespace, address, id, query }) {
     put(
       buttons,
       linkButton("Send like this", like, "", refusal(may, "send", address)),
+      button("Export", () => exportMessages(namespace, address, { ids: [id], ...whose }).catch(failure)),
       linkButton("Try a selector", link([namespace, "workbench"], { destination: address, id, ...whose })),
       retry && allow(retry, manages),
       allow(
@@ -51,16 +55,27 @@ export default function message({ namespace, address, id, query }) {
     if (whole) return; // a message does not change
     whole = await api.get(api.destination(namespace, address, "messages", id), whose, signal);
     put(title, h("code", whole.message_id ?? id));
+    const letter = deadLetterFacts(namespace, whole);
     put(
       content,
-      facts(headers(whole)),
+      letter && section("Why it is here", letter),
+      letter ? section("Headers", facts(headers(whole))) : facts(headers(whole)),
       h(
         "div",
         { class: isWide(whole) ? "" : "halves" },
         section("Properties", propertiesOf(whole)),
-        section("Body", bodyView(whole.body)),
+        section("Body", bodyView(whole.body, download)),
       ),
     );
+  }
+
+  async function download() {
+    try {
+      const file = await api.file(api.destination(namespace, address, "messages", id, "body"), { query: whose });
+      save(file, `${whole.message_id ?? id}.${whole.body.type === "TEXT" ? "txt" : "bin"}`);
+    } catch (error) {
+      failure(error);
+    }
   }
 
   return { node: h("div", h("div", { class: "section-head" }, title, buttons), content), read };
@@ -71,10 +86,11 @@ const isWide = ({ properties, body }) => Object.keys(properties).length === 0 ||
 
 function propertiesOf(whole) {
   if (whole.unreadable) return h("p", { class: "mistake" }, whole.unreadable);
-  return Object.keys(whole.properties).length ? typed(whole.properties) : h("p", { class: "dim" }, "None.");
+  if (!Object.keys(whole.properties).length) return h("p", { class: "dim" }, "None.");
+  const read = ([name, { type, value }]) =>
+    /^JMS_SieveMQ_DeadLetter(First|Last)Failure$/.test(name) ? { type, value: `${value} (${time(value)})` } : { type, value };
+  return typed(Object.fromEntries(Object.entries(whole.properties).map((each) => [each[0], read(each)])));
 }
-
-const moment = (ms) => [time(ms), " ", h("small", { class: "dim" }, ago(ms))];
 
 function headers(whole) {
   return [
@@ -87,8 +103,8 @@ function headers(whole) {
     ["JMSDeliveryMode", whole.delivery_mode],
     ["JMSExpiration", whole.expiration ? moment(whole.expiration) : "never"],
     ["JMSDeliveryTime", whole.delivery_time ? moment(whole.delivery_time) : "at once"],
-    ["Deliveries so far", whole.delivery_count ? count(whole.delivery_count, "time") : "none"],
-    ["Failed attempts", whole.attempts ? number(whole.attempts) : "none"],
+    ["Deliveries from here", whole.delivery_count ? count(whole.delivery_count, "time") : "none"],
+    ["Failed attempts here", whole.attempts ? number(whole.attempts) : "none"],
     ["State", whole.state.replace("_", " ")],
     ["Size", bytes(whole.size)],
   ];

@@ -10,9 +10,11 @@ import { Pager, badge, button, choice, field, nothing } from "../parts.js";
 import { allow, refusal } from "../rights.js";
 import { SelectorBox } from "../selectorbox.js";
 import { Table } from "../table.js";
+import { exportMessages, importMessages } from "../transfer.js";
 
 const PAGE = 50;
 const SHOWN = 4; // properties of a row
+export const PREVIEW = 160; // characters of a body
 
 const STATES = [
   ["ready", "Waiting"],
@@ -44,12 +46,27 @@ export default function messages({ namespace, address, query, read: reread }) {
   const words = h("span");
   const verbs = Object.entries(VERBS).filter(([verb]) => verb !== "retry" || address.startsWith("queue:DLQ."));
   const buttons = verbs.map(([verb, text]) => button(text, () => acted(verb), verb === "delete" ? "risky" : ""));
-  const onChosen = h("div", { class: "chosen", hidden: true }, words, buttons);
+  const save = (which) => exportMessages(namespace, address, { ...which, ...whose }).catch(failure);
+  const onChosen = h(
+    "div",
+    { class: "chosen", hidden: true },
+    words,
+    buttons,
+    button("Export", () => save({ ids: [...chosen] })),
+  );
+  const bring = button("Import…", async () => (await importMessages(namespace, address)) && reread());
   const table = new Table({
     label: "Messages",
     key: (row) => row.id,
     empty: nothing("No messages.", "No message matches. Expired messages are not shown."),
-    columns: columns(namespace, address, whose),
+    columns: [
+      {
+        label: "Choose",
+        kind: "check",
+        cell: (row) => h("input", { type: "checkbox", "aria-label": `Choose ${nameOf(row)}`, "data-id": row.id }),
+      },
+      ...columns((row) => link([namespace, "destination", address, "messages", row.id], whose)),
+    ],
   });
   table.body.addEventListener("change", ({ target }) => {
     if (target.checked) chosen.add(target.dataset.id);
@@ -66,6 +83,12 @@ export default function messages({ namespace, address, query, read: reread }) {
       box.node,
       field("State", state),
       h("div", { class: "buttons" }, button("Show", show, "primary"), button("Clear", clear), workbench),
+      h(
+        "div",
+        { class: "buttons" },
+        button("Export", () => save({ selector: asked.get("selector") || undefined })),
+        whose.subscription ? null : bring,
+      ),
     ),
     onChosen,
     table.node,
@@ -86,7 +109,8 @@ export default function messages({ namespace, address, query, read: reread }) {
   }
 
   function drawChosen() {
-    onChosen.hidden = chosen.size === 0 || state.value !== "ready";
+    onChosen.hidden = chosen.size === 0;
+    for (const each of buttons) each.hidden = state.value !== "ready";
     words.textContent = `${count(chosen.size, "message")} chosen`;
   }
 
@@ -104,12 +128,13 @@ export default function messages({ namespace, address, query, read: reread }) {
 
   async function read(signal, ticking, { may }) {
     for (const each of buttons) allow(each, refusal(may, "manage", address));
+    allow(bring, refusal(may, "send", address));
     if (ticking) return; // a selector may have a million messages to look at
     workbench.href = link([namespace, "workbench"], { selector: asked.get("selector") ?? "", destination: address });
     const wanted = ["selector", "state", "cursor"].map((name) => [name, asked.get(name)]);
     let answer;
     try {
-      const given = { ...Object.fromEntries(wanted), limit: PAGE, ...whose };
+      const given = { ...Object.fromEntries(wanted), limit: PAGE, preview: PREVIEW, ...whose };
       answer = await api.get(api.destination(namespace, address, "messages"), given, signal);
     } catch (error) {
       if (error.code !== "INVALID_SELECTOR") throw error;
@@ -136,18 +161,16 @@ export default function messages({ namespace, address, query, read: reread }) {
   return { node, read, query: requeried };
 }
 
-function columns(namespace, address, whose) {
-  const at = (row) => link([namespace, "destination", address, "messages", row.id], whose);
+/**
+ * Columns of a table of messages.
+ * @param {(row: object) => string | null} at the link to a message.
+ */
+export function columns(at) {
   return [
-    {
-      label: "Choose",
-      kind: "check",
-      cell: (row) => h("input", { type: "checkbox", "aria-label": `Choose ${nameOf(row)}`, "data-id": row.id }),
-    },
-    { label: "Message", kind: "main code", cell: (row) => h("a", { href: at(row) }, nameOf(row)) },
+    { label: "Message", kind: "main code", cell: (row) => h(at(row) ? "a" : "span", { href: at(row) }, nameOf(row)) },
     { label: "Type", cell: (row) => row.type ?? "" },
     { label: "Properties", kind: "properties", cell: properties },
-    { label: "Body", cell: (row) => row.body_type.toLowerCase() },
+    { label: "Body", kind: "preview", cell: (row) => h("span", bodyKind(row), " ", row.preview) },
     { label: "Size", kind: "number", cell: (row) => bytes(row.size) },
     { label: "Priority", kind: "number", cell: (row) => number(row.priority) },
     { label: "Sent", kind: "when", cell: (row) => time(row.timestamp) },
@@ -160,6 +183,9 @@ function columns(namespace, address, whose) {
 }
 
 const nameOf = (row) => row.message_id ?? row.id;
+
+// A text speaks for itself.
+const bodyKind = ({ body_type: type, preview }) => (type === "TEXT" && preview ? null : h("i", type.toLowerCase()));
 
 function properties(row) {
   if (row.unreadable) return badge("unreadable", "bad");
