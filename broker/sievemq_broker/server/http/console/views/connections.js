@@ -30,8 +30,6 @@ export default function connections({ namespace, query, read: reread }) {
           badges(row),
           row.blocked_since &&
             h("span", { title: row.blocked_by }, badge(`blocked ${since(row.blocked_since)}`, "bad")),
-          row.refused > 0 && badge(`${number(row.refused)} refused`, "warn"),
-          row.rolled_back > 0 && badge(`${number(row.rolled_back)} rolled back`),
           row.blocked_at && ["at ", destinationLink(row.namespace, row.blocked_at)],
         ],
       },

@@ -15,7 +15,7 @@ import { subscriptionColumns, subscriptionKey } from "./subscriptions.js";
 import { tapColumns, tapKey } from "./taps.js";
 
 const PAGE = 50;
-const LONG = 10_000; // ms that a message is in flight, from which on it is shown
+const LONG = 60_000; // ms that a message is in flight, from which on it is shown
 
 export default function summary({ namespace, address, isQueue, query, read: reread }) {
   const figures = h("div");
