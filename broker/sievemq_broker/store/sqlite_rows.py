@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sievemq_broker.domain.store import DamagedError, StoreError
 from sievemq_broker.store.blob import pack_value, unpack_value
-from sievemq_broker.store.database import DATABASE, HEAD, PAGE_BYTES, SCHEMA, connect, create_tables
+from sievemq_broker.store.database import DATABASE, FORMAT, HEAD, PAGE_BYTES, SCHEMA, connect, create_tables
 from sievemq_broker.store.errors import translated
 from sievemq_broker.store.files import PRIVATE_DIRECTORY, Lock, Witness, open_private, sync_directory
 from sievemq_broker.store.rows import Found, Head
@@ -52,6 +52,9 @@ class DatabaseRows:
 
     def head(self, found: Found) -> Head:
         is_readable = self._examine(found)
+        for (version,) in self._all("PRAGMA user_version", found):
+            if version > FORMAT:
+                raise StoreError(f"{self._path} has format {version}; this version of SieveMQ reads {FORMAT} and older")
         schema = [row[0] for row in self._all("SELECT sql FROM sqlite_master ORDER BY rowid", found)]
         if is_readable and schema != list(SCHEMA):
             found(f"{self._path.name}: its tables are not those that SieveMQ creates", None)
@@ -214,15 +217,12 @@ class NewDatabase:
         os.close(open_private(path))
         self._database = connect(path)
         try:
-            self._execute(f"PRAGMA page_size = {PAGE_BYTES}")
-            self._execute("BEGIN")
+            self._database.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            self._database.execute("BEGIN")
             create_tables(self._database)
         except sqlite3.Error as error:
             self.close()
             raise translated(error, path, "be written") from error
-        except BaseException:
-            self.close()
-            raise
 
     def define(self, kind: str, key: bytes, data: bytes) -> None:
         self._execute("INSERT INTO definition VALUES (?, ?, ?)", (kind, key, data))

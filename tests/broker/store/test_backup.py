@@ -169,6 +169,13 @@ class TestBackup:
         result = run("backup", tmp_path / "no", tmp_path / "file")
         assert (result.exit_code, "contains no store" in result.output) == (1, True)
 
+    def test_a_directory_without_its_database_is_named(self, tmp_path: Path) -> None:
+        fill(tmp_path / "data")
+        (tmp_path / "data" / DATABASE).unlink()
+        for arguments in (("backup", tmp_path / "data", tmp_path / "file"), ("check", tmp_path / "data")) * 2:
+            result = run(*arguments)
+            assert (result.exit_code, "store.db cannot be opened" in result.output) == (1, True)
+
     def test_a_damaged_store_is_not_backed_up(self, tmp_path: Path) -> None:
         fill(tmp_path / "data")
         change(tmp_path / "data", "UPDATE batch SET data = x'00' WHERE id = 2")
@@ -177,6 +184,13 @@ class TestBackup:
             4, True, True,
         )  # fmt: skip
         assert alone(tmp_path) == ["data"]
+
+    def test_a_newer_format_is_refused(self, tmp_path: Path) -> None:
+        fill(tmp_path / "data")
+        change(tmp_path / "data", "PRAGMA user_version = 2")
+        for arguments in (("backup", tmp_path / "data", tmp_path / "backup"), ("check", tmp_path / "data")):
+            result = run(*arguments)
+            assert (result.exit_code, "has format 2; this version of SieveMQ reads 1" in result.output) == (1, True)
 
     def test_a_file_that_is_no_database_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "data").mkdir()
