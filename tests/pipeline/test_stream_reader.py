@@ -33,6 +33,8 @@ from sievemq import (
 )
 from sievemq.taps import delete_tap
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.store.salvage import copy, restore
+from sievemq_broker.store.sqlite_rows import DatabaseRows, NewDirectory, NewFile, RunningRows
 from sievemq_spark import links
 from sievemq_spark.errors import DataLossError, NoDestinationError, PipelineError
 from sievemq_spark.offsets import lag
@@ -376,6 +378,26 @@ def test_a_broker_that_was_started_again_with_its_data(tmp_path: Path, port: int
         send(broker, "e")
         assert stream.batch() == ["e"]
         assert waiting(broker) == list("abcde")
+
+
+def test_a_broker_that_was_restored_from_a_backup(tmp_path: Path, port: int) -> None:
+    """The query was further: it is told so, though the tap of the same name has come as far by then."""
+    data, backup, new = (tmp_path / name for name in ("data", "backup", "new"))
+    with EmbeddedBroker(data_dir=data, port=port) as broker:
+        stream = Stream(broker)
+        send(broker, "a")
+        assert stream.batch() == ["a"]
+        copy(RunningRows(data), NewFile(backup))
+        send(broker, "b", "c")
+        assert stream.batch() == ["b", "c"]
+    restore(DatabaseRows(backup), NewDirectory(new), "another")
+    with EmbeddedBroker(data_dir=new, port=port) as broker:
+        send(broker, *"vwxyz")
+        with pytest.raises(DataLossError, match="or from a backup"):
+            stream.plan()
+        careless = Stream(broker, failOnDataLoss="false", begin=stream.begin)
+        assert careless.batch() == list("avwxyz")
+        assert careless.batch() == []
 
 
 def test_a_deleted_tap_in_the_middle_of_a_batch(broker: EmbeddedBroker) -> None:
