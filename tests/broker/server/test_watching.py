@@ -24,9 +24,11 @@ BOARD = json.loads((ROOT / "docker/grafana/sievemq.json").read_text(encoding="ut
 PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
 #: Labels that Prometheus adds.
 OF_PROMETHEUS = {"job", "instance"}
-#: Only where brokers share a store, or something was refused; docs/operating.md, which names every metric, has them.
+#: Only where brokers share a store, somebody signed in or something was refused; docs/operating.md, which names every
+#: metric, has them.
 ELSEWHERE = {
     "sievemq_refused_total": {"reason"},
+    "sievemq_sign_ins_total": {"protocol", "port", "outcome"},
     "sievemq_role": {"role"},
     "sievemq_lease_seconds": set(),
     "sievemq_lease_silences_total": set(),
@@ -77,7 +79,7 @@ def test_every_expression_asks_for_what_there_is(series: dict[str, set[str]]) ->
         assert named or who == "SieveMQDown", who
         for name, matchers in named:
             assert name in series, f"{who} asks for {name}"
-            asked = set(re.findall(r"(\w+)\s*[=!]~?\"", matchers))
+            asked = set(re.findall(r"(\w+)\s*(?:=|!=|=~|!~)\"", matchers))
             assert asked <= series[name] | OF_PROMETHEUS, f"{who} asks for {name} by {asked}"
         kept = {label for by in re.findall(r"\b(?:by|on) \(([^)]*)\)", expression) for label in re.split(r",\s*", by)}
         there = set[str]().union(*(series[name] for name, _ in named), OF_PROMETHEUS)
