@@ -32,6 +32,7 @@ from sievemq_broker.server.net.turn import Timers, Turn
 from sievemq_broker.server.shard import Shard
 from sievemq_broker.server.watch.attention import Attention, Whole
 from sievemq_broker.server.watch.audit import Audit
+from sievemq_broker.server.watch.happenings import Happenings
 from sievemq_broker.server.watch.history import History
 from sievemq_broker.server.watch.memory import MemoryLimit, memory_limit
 from sievemq_broker.session.rights import Identity
@@ -84,6 +85,7 @@ class Server:
         links: the open connections' transports.
         history: what has happened: rows that survive a restart.
         audit: of that, what operators have done.
+        happenings: the events among them.
         failure: what made the store unusable: nothing leaves this broker any more, and it must end.
         silence: why nothing is read or sent for now; None if it is.
         is_asked_for: a follower has asked for the shard, and this broker ends for it.
@@ -109,6 +111,7 @@ class Server:
         self.links = Links(settings.max_connections)
         self.history = History()
         self.audit = Audit(self.history, self.clock.now)
+        self.happenings = Happenings(self.history, self.clock.now)
         self.user_store = UserStore(settings, self.live.users)
         self.authenticator = Authenticator(
             self.user_store.users, sign_ins=SignIns(self.clock.now, self.audit.signed_in)
@@ -244,6 +247,7 @@ class Server:
         self.user_store.watch(loop, self.use_users)
         self.phase = Phase.READY
         self.started_at = time.time()
+        self.happenings.begin(VERSION)
         shard.begin()
         for begin in self._when_serving:
             begin()
@@ -461,6 +465,7 @@ class Server:
     def _clock_jumped(self, by: int) -> None:
         """The machine's clock was set: see :class:`~sievemq_broker.clock.Clock`. Between two verbs of the domain."""
         log.warning("clock.jumped", seconds=by / 1000, note="expiry and delivery times follow the new time")
+        self.happenings.note("clock.jumped", seconds=by / 1000)
         self.shard.clock_jumped(by)
         self.attention.clock_jumped(by)
         for link in self.links.open:
@@ -522,6 +527,8 @@ class Server:
         for stop in self.on_stop:
             await stop()
         self._ports.close()
+        if self.started_at and self.failure is None:
+            self.happenings.end()
         await self.history.close()
         if not await self.shard.close() and self.failure is None:
             self.failure = StoppedError("the disk took no more writes")

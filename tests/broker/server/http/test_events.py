@@ -332,7 +332,7 @@ def test_events_are_dropped_when_unread_for_a_while(fresh: EmbeddedBroker, monke
     with listening(fresh) as stream:
         stream.until("tick")
     deadline = time.monotonic() + DEADLINE
-    while fresh.call(lambda _: hub._known is not None):
+    while fresh.call(lambda _: hub._known is None or hub._known.is_whole):
         assert time.monotonic() < deadline
     looks = fresh.call(lambda _: hub._history.look)
     Api(fresh).ok("PUT", at("queue:a"))
@@ -531,10 +531,11 @@ def test_a_tick_does_the_same_work_at_any_number_of_queues(
         for queue in queues[:5]:
             queue.sequence += 2
         visited.clear()
+        taken = sampler.latest.taken
         assert max(pieces(sampler, visited)) <= 100
         assert len(visited) <= 505
         assert set(queues[:5]) <= set(visited)
-        assert sampler.sums[-1].taken - sampler.sums[-2].taken == 10
+        assert sampler.latest.taken - taken == 10
 
 
 def test_each_idle_queue_is_visited_once_in_a_round(many: tuple[series.Sampler, list[Any], list[object]]) -> None:

@@ -801,7 +801,9 @@ class ExplainedSelector(Answer, kw_only=True):
 
 
 class Series(Answer, kw_only=True):
-    """Samples at equal steps, oldest first; all lists are as long as `times`."""
+    """Samples at equal steps, oldest first; all lists are as long as `times`. Steps without the broker are missing.
+
+    Of a step longer than a second, depth and in_flight are the highest, rates the average."""
 
     times: list[int]
     depth: list[int]
@@ -809,6 +811,22 @@ class Series(Answer, kw_only=True):
     in_rate: list[float]
     out_rate: list[float]
     step_seconds: float
+
+
+class Happening(Answer, kw_only=True):
+    """Something that has happened."""
+
+    id: Annotated[int, Meta(description="Ascends, over restarts too.")]
+    time: Annotated[int, Meta(description="ms since 1970, by the broker's clock.")]
+    event: Annotated[str, Meta(description="As in `/events`; or broker.started, broker.stopped, clock.jumped, mark.")]
+    about: Annotated[dict[str, Any], Meta(description="What it says, such as namespace, address, text.")]
+
+
+class Happenings(Answer, kw_only=True):
+    """A page of what has happened, newest first."""
+
+    events: list[Happening]
+    next: str | None
 
 
 # -- what changes at run time -----------------------------------------------------------------------------------------

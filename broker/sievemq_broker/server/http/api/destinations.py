@@ -18,7 +18,6 @@ from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
-from sievemq_broker.server.http.api.series import STEP_SECONDS, Track
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.tasks import ROW, run
 from sievemq_broker.server.watch.counts import Counts, Gauges, age_of, figures_of, queues_at
@@ -102,63 +101,6 @@ async def delete_destination(call: Call[requests.DryRun, Any]) -> answers.Touche
             space.delete(destination.label)
         call.server.turn.worked()
     return answers.Touched.of(messages, call.query.dry_run)
-
-
-@routes.add("GET", _PATH + "/{address}/series", Verb.VIEW, answers.Series, query=requests.Samples)
-async def get_series(call: Call[requests.Samples, Any]) -> answers.Series:
-    """Depth and rates over time: samples of the last minutes, for charts."""
-    destination = call.destination()
-    sampler = call.management.sampler
-    times = list(sampler.times)
-    track = sampler.tracks.get(destination)
-    if track is None:
-        still = [0.0] * len(times)
-        held, in_flight = ([_sum(destination, name)] * len(times) for name in ("depth", "in_flight"))
-        return _since(call.query.since, times, held, in_flight, still, still)
-    return _since(call.query.since, *_aligned(times, track))
-
-
-@routes.add("GET", "/series", Verb.VIEW, answers.Series, query=requests.Samples)
-async def get_total_series(call: Call[requests.Samples, Any]) -> answers.Series:
-    """The same for all destinations together."""
-    sums = list(call.management.sampler.sums)
-    return _since(
-        call.query.since,
-        [sum_.time for sum_ in sums],
-        [sum_.depth for sum_ in sums],
-        [sum_.in_flight for sum_ in sums],
-        [sum_.in_rate for sum_ in sums],
-        [sum_.out_rate for sum_ in sums],
-    )
-
-
-def _aligned(times: list[int], track: Track) -> tuple[list[int], list[int], list[int], list[float], list[float]]:
-    """A track that began later than the times has no values for those before."""
-    count = min(len(times), len(track.depth))
-    first = len(times) - count
-    return (
-        times[first:],
-        *(list(ring[len(ring) - count :]) for ring in (track.depth, track.in_flight, track.in_rate, track.out_rate)),
-    )  # type: ignore[return-value]
-
-
-def _since(
-    since: int,
-    times: list[int],
-    depth: list[int],
-    in_flight: list[int],
-    in_rate: list[float],
-    out_rate: list[float],
-) -> answers.Series:
-    first = next((index for index, time in enumerate(times) if time > since), len(times))
-    return answers.Series(
-        times=times[first:],
-        depth=depth[first:],
-        in_flight=in_flight[first:],
-        in_rate=[round(rate, 2) for rate in in_rate[first:]],
-        out_rate=[round(rate, 2) for rate in out_rate[first:]],
-        step_seconds=STEP_SECONDS,
-    )
 
 
 _FIGURES: Final[Mapping[str, Callable[[Queue], int]]] = {

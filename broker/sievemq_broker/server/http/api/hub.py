@@ -1,8 +1,9 @@
 """Listeners to events, and their events: a tick with totals each second, and the changes since the last.
 
 Changes are found by comparing two samples a second apart, so the data path pays nothing. Objects that are created and
-deleted between two samples show only in the tick's counters. The sampler finds the changes of destinations;
-connections, consumers, subscriptions and taps are compared here, and only while there is a listener.
+deleted between two samples show only in the tick's counters. The sampler finds the changes of destinations, limits and
+findings are compared here: these are kept for later (watch/happenings.py). Connections, consumers, subscriptions and
+taps are compared here as well, but only while there is a listener.
 
 Each listener has its own buffer. A slow one gets only the latest tick and, if its buffer was full, the number of events
 that it missed. One that reconnects soon gets the events that it missed, see :mod:`.history`."""
@@ -69,7 +70,7 @@ class Listener:
         name, about = event
         namespace = about.get("namespace")
         if namespace is None:
-            return self._everything or not name.startswith(("attention.", "action"))
+            return self._everything or not name.startswith(("attention.", "action", "setting."))
         if self.namespace not in (None, namespace):
             return False
         address = about.get("address")
@@ -171,8 +172,10 @@ class Hub:
     async def ready(self) -> None:
         """Return when no event from now on is missed: there is a state that the next look compares with."""
         async with self._taking:
-            if self._known is None:
-                self._known = await run(self._server, partial(_Known.taken, self._server))
+            if self._known is None or not self._known.is_whole:
+                before, self._known = self._known, await run(self._server, partial(_Known.taken, self._server))
+                if before is not None:
+                    self._known.go_on(before)
 
     def discard(self, listener: Listener) -> None:
         self.listeners.discard(listener)
@@ -184,24 +187,27 @@ class Hub:
             listener.end()
 
     async def look(self) -> None:
-        """Send what changed since the last look, then the tick."""
+        """Keep what changed since the last look, and send it to the listeners with a tick."""
         history = self._history
         async with self._taking:
             before = self._known
-            if not self.listeners:
-                if before is None:
-                    return
-                if time.monotonic() - self._left >= LINGER_SECONDS:
-                    self._known = None
-                    history.forget()
-                    return
-            self._known = await run(self._server, partial(_Known.taken, self._server))
+            is_whole = before is not None and before.is_whole
+            if is_whole and not self.listeners and time.monotonic() - self._left >= LINGER_SECONDS:
+                is_whole = False
+                history.forget()
+            if is_whole:
+                self._known = await run(self._server, partial(_Known.taken, self._server))
+            else:
+                self._known = _Known(self._server)
         now = self._sampler.latest.time
         found: list[Event] = []
         if before is not None:
             found += self._known.since(before, self._sampler.changes)
             found += (("action", row) for row in self._server.audit.since(before.acted))
         events: list[Event] = [(name, {"time": now, **about}) for name, about in found]
+        self._server.happenings.keep(events)
+        if not is_whole:
+            return
         history.add(events)
         totals = self._totals()
         for listener in self.listeners:
@@ -231,16 +237,23 @@ class Hub:
 
 
 class _Known:
-    """The state that is compared, besides that of the sampler."""
+    """The state that is compared, besides that of the sampler.
 
-    __slots__ = ("acted", "attention", "blocked", "connections", "consumers", "full_disk", "subscriptions", "taps")
+    Attributes:
+        is_whole: connections, consumers, subscriptions and taps are in it.
+    """
 
-    def __init__(self, server: Server) -> None:
+    __slots__ = (
+        "acted", "attention", "blocked", "connections", "consumers", "full_disk", "is_whole", "subscriptions", "taps",
+    )  # fmt: skip
+
+    def __init__(self, server: Server, is_whole: bool = False) -> None:
         self.blocked = server.shard.services.blocked
         self.full_disk = server.full_disk
         self.attention = server.attention.listed
         self.acted = server.audit.last
-        self.connections = dict(server.shard.services.connections)
+        self.is_whole = is_whole
+        self.connections = dict(server.shard.services.connections) if is_whole else {}
         self.consumers: dict[str, dict[int, Consumer]] = {}
         self.subscriptions: set[Subscription] = set()
         self.taps: set[Tap] = set()
@@ -248,7 +261,7 @@ class _Known:
     @classmethod
     def taken(cls, server: Server, now: int, budget: Budget) -> Task[Self]:
         """Collect the current state."""
-        known = cls(server)
+        known = cls(server, is_whole=True)
         for connection in list(known.connections.values()):
             if budget.spent:
                 yield
@@ -265,8 +278,19 @@ class _Known:
             budget.spend(1 + len(known.subscriptions) + len(known.taps) - before)
         return known
 
+    def go_on(self, before: _Known) -> None:
+        """The next look compares what is always compared with this state."""
+        self.blocked, self.full_disk, self.attention = before.blocked, before.full_disk, before.attention
+
+    def forget(self) -> None:
+        """Forget what only a listener is told about."""
+        for told in (self.connections, self.consumers, self.subscriptions, self.taps):
+            told.clear()
+
     def since(self, before: _Known, changes: Changes) -> Iterator[Event]:
         """The events that lead from `before` to this, with the changes that the sampler has found."""
+        if before.is_whole and not self.is_whole:
+            before.forget()
         created, deleted = map(_labels, (changes.created, changes.deleted))
         for identifier in self.connections.keys() - before.connections.keys():
             yield "connection.opened", _connection(self.connections[identifier])

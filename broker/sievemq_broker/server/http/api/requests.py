@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from sievemq_broker.server.http.api.ranges import Name
 from sievemq_core.limits import MAX_IDENTIFIER_CHARS, MAX_SELECTOR_CHARS
 
 #: Rows of a page by default, and at most.
@@ -239,6 +240,30 @@ class Samples(_Request, kw_only=True):
     since: Annotated[
         int, Meta(ge=0, le=2**53, description="Only samples after this time, ms since 1970.")
     ] = 0  # fmt: skip
+    range: Annotated[
+        Name, Meta(description="How far back: five minutes, an hour, a day, a week.")
+    ] = "5m"  # fmt: skip
+
+
+class ListHistory(Page, kw_only=True):
+    """Parameters of what has happened."""
+
+    namespace: (
+        Annotated[str, Meta(max_length=600, description="Only events of this namespace, and of none.")] | None
+    ) = None
+    address: (
+        Annotated[str, Meta(max_length=600, description="Only events of this destination, and of none.")] | None
+    ) = None
+    since: Annotated[
+        int, Meta(ge=0, le=2**53, description="Only events after this time, ms since 1970.")
+    ] = 0  # fmt: skip
+    only: (
+        Annotated[
+            Literal["marks"],
+            Meta(description="Only what a chart marks: starts, pauses, changes of rules and clock, and marks."),
+        ]
+        | None
+    ) = None
 
 
 # -- bodies -----------------------------------------------------------------------------------------------------------
@@ -248,6 +273,15 @@ class Space(_Request, kw_only=True):
     """A namespace to be made."""
 
     name: Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER_CHARS)]
+
+
+class Remember(_Request, kw_only=True):
+    """Something to remember, such as a deployment."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=200, description="What has happened.")]
+    namespace: Annotated[str, Meta(max_length=600, description="Where it matters; everywhere by default.")] | None = (
+        None
+    )
 
 
 class Apply(_Request, kw_only=True):

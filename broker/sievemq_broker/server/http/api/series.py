@@ -1,17 +1,18 @@
-"""Figures over time, for charts: depth and rates of every destination, for the last minutes.
+"""Figures over time, for charts: depth and rates of every destination, for the last minutes, hour, day and week.
 
 Nothing is counted on the data path. Each second the sampler visits the destinations with recent changes, and the next
 SWEEP of the others, as a task. Totals are kept by difference: a visit adds what has changed since the
 last one. So a sample costs the same with a hundred destinations and with a hundred thousand. Only changes of one that
 was idle are found later, after one round through all of them.
 
-Only destinations with activity have samples, the latest MAX_TRACKS of them. The others have not changed."""
+Only destinations with activity have samples, the latest MAX_TRACKS of them. The others have not changed.
+
+When a step of a longer range is over (ranges.py), the samples of the range before become one of it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from array import array
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -23,22 +24,19 @@ from sievemq_broker import logs
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.work import Budget, Task
+from sievemq_broker.server.http.api.ranges import LONGER, SAMPLES, STEP_SECONDS, Ring, Sample, Steps, Track, condensed
 from sievemq_broker.server.http.tasks import run
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import queues_at
 
-STEP_SECONDS: Final = 1.0
-
-#: Samples kept: five minutes at a second each.
-SAMPLES: Final = 300
-
-_SPARE: Final = 60
-
-#: Destinations whose samples are kept, the latest active ones: 16 bytes a sample, so 24 MB at most.
+#: Destinations whose samples are kept, the latest active ones: 16 bytes a sample, so 50 MB at most.
 MAX_TRACKS: Final = 4_000
 
 #: Other destinations that one look visits, at a microsecond or two each: some 2 % of a second.
 SWEEP: Final = 10_000
+
+#: Units of making one sample of several.
+_CONDENSED: Final = 4
 
 #: The shortest pause between two samples, as a share of a step: if the loop is busy, sampling does not use the rest.
 _LEAST_PAUSE: Final = 0.1
@@ -51,32 +49,6 @@ Destination: TypeAlias = Queue | Topic
 Figures: TypeAlias = tuple[int, ...]
 _NONE: Final[Figures] = (0,) * 10
 _TAKEN, _GIVEN, _DEPTH, _IN_FLIGHT, _DEAD, _PAUSED = 0, 1, 2, 3, 7, 9
-
-
-class Track:
-    """The samples of one destination; as many as the sampler has times, counted from the end.
-
-    Attributes:
-        depth, in_flight, in_rate, out_rate: rings of samples, oldest first.
-    """
-
-    __slots__ = ("depth", "in_flight", "in_rate", "out_rate")
-
-    def __init__(self) -> None:
-        self.depth: array[int] = array("I")
-        self.in_flight: array[int] = array("I")
-        self.in_rate: array[float] = array("f")
-        self.out_rate: array[float] = array("f")
-
-    def add(self, depth: int, in_flight: int, in_rate: float, out_rate: float) -> None:
-        """Note a sample."""
-        self.depth.append(depth)
-        self.in_flight.append(in_flight)
-        self.in_rate.append(in_rate)
-        self.out_rate.append(out_rate)
-        for ring in (self.depth, self.in_flight, self.in_rate, self.out_rate):
-            if len(ring) > SAMPLES + _SPARE:
-                del ring[:_SPARE]  # now and then, instead of moving all of it each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +95,8 @@ class Sampler:
 
     Attributes:
         times: of the looks, ms since 1970 by the broker's clock.
-        sums: of all destinations, by look.
+        total: the samples of all destinations together.
+        longer: the steps of each of LONGER.
         tracks: samples by destination, longest idle first.
         latest: of the last look.
         changes: that the last look found.
@@ -143,10 +116,12 @@ class Sampler:
         self._next = Changes()
         self.changes = Changes()
         self.times: deque[int] = deque(maxlen=SAMPLES)
-        self.sums: deque[Sums] = deque(maxlen=SAMPLES)
+        self.total = Track()
+        self.longer = tuple(Steps(longer, server.history.rows(longer.rows, longer.samples)) for longer in LONGER)
         self.tracks: OrderedDict[Destination, Track] = OrderedDict()
         self.latest = Sums()
         server.shard.ended.follow(self._forget)
+        server.history.when_loaded(self._restore)
 
     def start(self, on_look: Callable[[], Awaitable[None]]) -> None:
         """Begin.
@@ -177,6 +152,42 @@ class Sampler:
                 log.fault("series.failed", error)
             await asyncio.sleep(pause(perf_counter() - begin))
 
+    def samples(self, track: Track, level: int) -> tuple[list[int], Ring]:
+        """The samples of one of LONGER, the step that is not over included; with times, oldest first."""
+        times, ring = list(self.longer[level].times), track.longer[level]
+        ongoing = self._ongoing(track, level)
+        if ongoing is not None:
+            times.append(self.latest.time)
+            ring = ring.extended(ongoing)
+        return times, ring
+
+    def _ongoing(self, track: Track, level: int) -> Sample | None:
+        """The step of one of LONGER that is not over."""
+        samples = track.before(level).latest(self.longer[level].count)
+        if level and (finer := self._ongoing(track, level - 1)) is not None:
+            samples.append(finer)
+        return condensed(samples)
+
+    def _end_steps(self, budget: Budget) -> Task[None]:
+        """End the steps of longer ranges that are over."""
+        now = self._server.clock.now()
+        for level, steps in enumerate(self.longer):
+            if not steps.is_over(now):
+                continue
+            for track in list(self.tracks.values()):
+                if budget.spent:
+                    yield
+                budget.spend(_CONDENSED)
+                track.condense(level, steps.count)
+            steps.end(self.total.condense(level, steps.count))
+            if level + 1 < len(self.longer):
+                self.longer[level + 1].note()
+
+    def _restore(self) -> None:
+        """Take over what an earlier process has kept of all destinations together."""
+        for steps, ring in zip(self.longer, self.total.longer, strict=True):
+            steps.restore(ring)
+
     async def look(self) -> None:
         """Take a sample."""
         await run(self._server, self.sample)
@@ -186,6 +197,7 @@ class Sampler:
         begin = perf_counter()
         elapsed = begin - self._last if self._last else STEP_SECONDS
         self._last = begin
+        yield from self._end_steps(budget)
         for space in list(self._server.shard.broker.namespaces.values()):
             for destination in self._new_in(space.destinations):
                 yield from self._visit(destination, elapsed, budget)
@@ -197,7 +209,8 @@ class Sampler:
             self.tracks.popitem(last=False)
         sums = self._sums(elapsed)
         self.times.append(sums.time)
-        self.sums.append(sums)
+        self.total.add(sums.depth, sums.in_flight, sums.in_rate, sums.out_rate)
+        self.longer[0].note()
         self.latest = sums
         self.changes, self._next = self._next, Changes()
 
@@ -310,7 +323,7 @@ class Sampler:
             given += counts.acknowledged
             dead_lettered += counts.dead_lettered
             expired += counts.expired
-        before = self.sums[-1] if self.sums else None
+        before = self.latest if self.times else None
         return Sums(
             time=server.clock.now(),
             taken=taken,
