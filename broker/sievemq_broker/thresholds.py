@@ -22,9 +22,12 @@ class Thresholds:
         slow_client_seconds: for which a client reads too slowly.
         growing_messages: by which a queue grows in a minute, beside open consumers.
         dead_letters: new ones of a queue.
+        refused_sends: at one destination, or elsewhere in a namespace, for one reason.
+        rollbacks: transactions that one client rolls back in a minute.
         wrong_passwords: refused sign-ins.
-        limit_percent: of the memory, the connections, or the limit of a queue, in use.
-        quiet_seconds: after which dead letters and sign-ins are over: no further one has come.
+        disk_percent: of the disk with the data directory in use.
+        limit_percent: of the memory, the connections, the files, or the limit of a queue, in use.
+        quiet_seconds: after which dead letters, refusals, rollbacks and sign-ins are over: no further one has come.
     """
 
     blocked_seconds: int = 2
@@ -34,7 +37,10 @@ class Thresholds:
     slow_client_seconds: int = 10
     growing_messages: int = 1_000
     dead_letters: int = 1
+    refused_sends: int = 1
+    rollbacks: int = 10
     wrong_passwords: int = 5
+    disk_percent: int = 90
     limit_percent: int = 80
     quiet_seconds: int = 300
 

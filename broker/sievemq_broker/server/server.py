@@ -234,10 +234,12 @@ class Server:
             shard.broker,
             shard.services.connections,
             shard.slow_consumers,
+            shard.services.tallies,
             self.clock,
             settings.attention,
             self._whole,
         )
+        self.history.when_loaded(lambda: self.attention.keep(self.history.rows("attention", 1_000)))
         self._ports.listen()
         for port, protocols in self._ports.open:
             link = self._links_of(protocols)
@@ -278,6 +280,7 @@ class Server:
     def _whole(self) -> Whole:
         """What the rules of attention look at beside destinations and clients."""
         keeper, memory, links = self.shard.keeper, self.memory, self.links
+        commits, sign_ins = self.shard.commits, self.authenticator.sign_ins
         return Whole(
             phase="" if self.phase is Phase.READY else self.phase.value,
             stuck=self.trouble,
@@ -285,7 +288,9 @@ class Server:
             blocked=self.shard.services.blocked,
             memory=memory.bytes / memory.limit if memory.limit else 0.0,
             connections=len(links.open) / links.limit,
-            refused_sign_ins=self.authenticator.sign_ins.refused,
+            disk=0.0 if commits is None or not commits.store.total else 1 - commits.store.free / commits.store.total,
+            refused_sign_ins=sign_ins.refused,
+            last_sign_in="" if sign_ins.last is None else sign_ins.last.text,
             shard=[] if keeper is None else keeper.warnings,
         )
 

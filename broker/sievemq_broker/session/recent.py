@@ -9,6 +9,9 @@ KeyT = TypeVar("KeyT")
 #: Keys that are kept.
 MOST: Final = 200
 
+#: Ms without another one, after which a count begins anew.
+FORGET_MS: Final = 3_600_000
+
 
 class Happened:
     """The times at which something has happened.
@@ -33,7 +36,8 @@ class Happened:
 
 
 class Recent(Generic[KeyT]):
-    """Counts by key; of too many keys the one that has not happened for the longest time is dropped.
+    """Counts by key, anew after an hour without; of too many keys the one that has not happened for the longest time is
+    dropped.
 
     Args:
         most: keys that are kept.
@@ -52,11 +56,22 @@ class Recent(Generic[KeyT]):
             now: ms since 1970.
             count: how many times.
         """
-        happened = self._happened.pop(key, None) or Happened(now)
+        happened = self._happened.pop(key, None)
+        if happened is None or now - happened.last > FORGET_MS:
+            happened = Happened(now)
         happened.note(now, connection, count)
         self._happened[key] = happened  # behind the others
         if len(self._happened) > self._most:
             del self._happened[next(iter(self._happened))]
+
+    def since(self, time: int) -> list[tuple[KeyT, Happened]]:
+        """Those that have happened at a time (ms) or later, the latest first."""
+        found: list[tuple[KeyT, Happened]] = []
+        for key, happened in reversed(self._happened.items()):
+            if happened.last < time:
+                break
+            found.append((key, happened))
+        return found
 
     def latest(self) -> list[tuple[KeyT, Happened]]:
         """All of them, the latest first."""

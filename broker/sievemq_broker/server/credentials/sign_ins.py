@@ -45,6 +45,11 @@ class Failure(NamedTuple):
     door: Door
     user: str | None
 
+    @property
+    def text(self) -> str:
+        """In words."""
+        return f"of {self.user or 'no known user'} from {self.door.address} ({self.door.protocol})"
+
 
 def _wall_clock() -> int:
     return int(time.time() * 1000)
@@ -60,6 +65,7 @@ class SignIns:
     Attributes:
         counts: by protocol, port and outcome. A request over HTTP with a password is a sign-in.
         failures: the latest, those that were throttled included.
+        last: the very latest; None if there was none.
     """
 
     def __init__(
@@ -71,6 +77,7 @@ class SignIns:
         self._noted = noted
         self.counts: dict[tuple[str, int, str], int] = {}
         self.failures: Recent[Failure] = Recent()
+        self.last: Failure | None = None
 
     def total(self, outcome: str) -> int:
         return sum([number for (_, _, of), number in self.counts.items() if of == outcome])
@@ -89,7 +96,8 @@ class SignIns:
         key = door.protocol, door.port, outcome
         self.counts[key] = self.counts.get(key, 0) + 1
         if outcome != ACCEPTED:
-            self.failures.note(Failure(door, user), self._now())
+            self.last = Failure(door, user)
+            self.failures.note(self.last, self._now())
         self._noted(outcome, door, user)
         if outcome == WRONG:
             log.warning("sign_in.failed", user=user, address=door.address, protocol=door.protocol, port=door.port)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from sievemq_broker import logs
@@ -24,9 +24,13 @@ from sievemq_broker.server.watch import findings as rules
 from sievemq_broker.server.watch.bursts import Burst, Growth
 from sievemq_broker.server.watch.counts import queues_at
 from sievemq_broker.server.watch.findings import RANKED, Finding, Rule
+from sievemq_broker.server.watch.history import Rows
+from sievemq_broker.server.watch.resources import Resources, read_resources
 from sievemq_broker.server.watch.rounds import Round
 from sievemq_broker.server.watch.slow_consumers import SlowConsumers
 from sievemq_broker.session.peer import Peer
+from sievemq_broker.session.recent import Happened
+from sievemq_broker.session.tally import Tallies
 from sievemq_broker.thresholds import Thresholds
 from sievemq_core.message.dead_letters import PREFIX
 
@@ -34,9 +38,15 @@ from sievemq_core.message.dead_letters import PREFIX
 MOST: Final = 100
 
 #: Units of a queue that is not empty, paused, or has had dead letters; others take one.
-_WATCHED: Final = 3
+_WATCHED: Final = 2
 
-#: Connections of blocked senders that are named.
+#: Ms after a start in which what is found may have begun before it.
+_EARLIER_MS: Final = 600_000
+
+#: Seconds between two readings of what the process takes.
+_RESOURCES_SECONDS: Final = 10
+
+#: Connections of blocked senders, and clients, that are named.
 _NAMED: Final = 3
 
 #: A share that was above its threshold is still high above this part of it.
@@ -57,8 +67,9 @@ class Whole:
         stuck: why nothing can be written; None while it can.
         full_disk: why PERSISTENT messages are not accepted; None while they are.
         blocked: why all producers wait; None while they do not.
-        memory, connections: the share of the limit that is in use; 0 without one.
+        memory, connections, disk: the share of the limit that is in use; 0 without one.
         refused_sign_ins: so far.
+        last_sign_in: the latest of them, in words.
         shard: what is wrong with the shard of brokers that share a store.
     """
 
@@ -68,7 +79,9 @@ class Whole:
     blocked: str | None = None
     memory: float = 0.0
     connections: float = 0.0
+    disk: float = 0.0
     refused_sign_ins: int = 0
+    last_sign_in: str = ""
     shard: list[str] = field(default_factory=list)
 
 
@@ -127,9 +140,11 @@ class Attention:
     Args:
         connections: of clients, by id.
         slow: consumers that are slow by the rule of their destination.
+        tallies: what was refused to clients, and what they rolled back.
         clock: the broker's time.
         thresholds: of the rules.
         whole: reads the figures of the broker as a whole.
+        resources: reads what the process takes.
         seconds: when the next round may begin is a matter of this clock.
 
     Attributes:
@@ -142,22 +157,33 @@ class Attention:
         broker: Broker,
         connections: Mapping[str, Peer],
         slow: SlowConsumers,
+        tallies: Tallies,
         clock: Clock,
         thresholds: Thresholds,
         whole: Callable[[], Whole],
+        resources: Callable[[], Resources] = read_resources,
         seconds: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._broker = broker
         self._connections = connections
         self._slow = slow
+        self._tallies = tallies
         self._clock = clock
         self._thresholds = thresholds
         self._whole = whole
+        self._read_resources = resources
+        self._resources = resources()
+        self._seconds = seconds
+        self._next_resources = seconds() + _RESOURCES_SECONDS
         self._round = Round(broker.scheduler, self._look, seconds)
         self._queues: dict[Queue, _Watched] = {}
         #: Since when a client reads too slowly.
         self._congested: dict[Peer, int] = {}
         self._sign_ins = Burst(1)
+        self._rows: Rows | None = None
+        #: Since when a restart has interrupted what lasts.
+        self._earlier: dict[tuple[str, ...], int] = {}
+        self._earlier_until = 0
         self._found = _Found({})
         self.listed: dict[Key, Finding] = {}
         self.totals = dict.fromkeys(RANKED, 0)
@@ -165,6 +191,18 @@ class Attention:
     def use(self, thresholds: Thresholds) -> None:
         """Replace the thresholds from the next round on."""
         self._thresholds = thresholds
+
+    def keep(self, rows: Rows) -> None:
+        """Note in rows what begins and ends; take from them since when what is found soon has lasted, before a restart
+        too."""
+        self._rows = rows
+        self._earlier_until = self._clock.now() + _EARLIER_MS
+        for row in rows:
+            about = tuple(row["about"])
+            if row["began"]:
+                self._earlier[about] = row["since"]
+            else:
+                self._earlier.pop(about, None)
 
     def marks(self, about: object) -> list[str]:
         """Names of the rules that have found something about a queue, topic, connection or consumer."""
@@ -188,6 +226,7 @@ class Attention:
         now = self._clock.now()
         found = _Found(self.listed)
         self._look_at_whole(found, now)
+        self._look_at_tallies(found, now)
         units = yield from self._look_at_connections(found, now, budget)
         for space in tuple(self._broker.namespaces.values()):
             for destination in tuple(space.destinations.values()):
@@ -209,16 +248,27 @@ class Attention:
 
     def _take(self, found: _Found, now: int) -> None:
         """A round is over: its findings take the place of the last one's."""
+        if now >= self._earlier_until:
+            self._earlier.clear()
         before, self.listed = self.listed, found.listed()
         self._found = found
         self.totals = {rule: found.totals.get(rule, 0) for rule in RANKED}
         for key, finding in self.listed.items():
             if key not in before:
+                if finding.rule in rules.LASTING:
+                    since = self._earlier.get(finding.name, finding.since)
+                    self.listed[key] = finding = replace(finding, since=min(since, finding.since))
+                self._note(finding, began=True)
                 write = log.info if finding.rule.severity == rules.NOTICE else log.warning
                 write("attention.began", **_logged(finding), text=finding.text)
         for key, finding in before.items():
             if key not in self.listed:
+                self._note(finding, began=False)
                 log.info("attention.ended", **_logged(finding), seconds=max(0, now - finding.since) // 1000)
+
+    def _note(self, finding: Finding, *, began: bool) -> None:
+        if self._rows is not None and finding.rule in rules.LASTING:
+            self._rows.add({"began": began, "about": finding.name, "since": finding.since})
 
     def _look_at_whole(self, found: _Found, now: int) -> None:
         whole, thresholds = self._whole(), self._thresholds
@@ -233,16 +283,75 @@ class Attention:
                 found.add(rule, None, now, detail=reason)
         if not whole.blocked:
             self._look_at_share(found, rules.MEMORY_HIGH, None, whole.memory, now)
+        taken = self._look_at_resources()
+        files = taken.files / taken.files_limit if taken.files_limit else 0.0
+        memory = taken.memory_bytes / taken.memory_limit if taken.memory_limit else 0.0
+        self._look_at_share(found, rules.PROCESS_MEMORY, None, memory, now)
+        self._look_at_share(found, rules.FILES_HIGH, None, files, now)
         self._look_at_share(found, rules.CONNECTIONS_HIGH, None, whole.connections, now)
+        self._look_at_share(found, rules.DISK_LOW, None, whole.disk, now, thresholds.disk_percent)
         refused = self._sign_ins.see((whole.refused_sign_ins,), now, thresholds.quiet_seconds)
         if thresholds.wrong_passwords and refused[0] >= thresholds.wrong_passwords:
-            found.add(rules.WRONG_PASSWORDS, None, now, refused[0], since=self._sign_ins.since)
+            since, latest = self._sign_ins.since, whole.last_sign_in
+            found.add(rules.WRONG_PASSWORDS, None, now, refused[0], since=since, detail=latest)
         for text in whole.shard:
             found.add(rules.SHARD, text.partition(":")[0], now, detail=text)
 
-    def _look_at_share(self, found: _Found, rule: Rule, about: Queue | None, share: float, now: int) -> None:
-        """Find a limit that is used up to the threshold; once found, until it is clearly below."""
-        threshold, percent = self._thresholds.limit_percent, int(100 * share)
+    def _look_at_resources(self) -> Resources:
+        """What the process takes, as of some seconds ago at most: to read it takes a millisecond."""
+        if self._seconds() >= self._next_resources:
+            self._next_resources = self._seconds() + _RESOURCES_SECONDS
+            self._resources = self._read_resources()
+        return self._resources
+
+    def _look_at_tallies(self, found: _Found, now: int) -> None:
+        """Find what was refused to clients lately, and what they roll back."""
+        thresholds, since = self._thresholds, now - self._thresholds.quiet_seconds * 1000
+        refused: dict[tuple[str, str, str], list[tuple[str, Happened]]] = {}
+        for refusal, happened in self._tallies.refusals.since(since) if thresholds.refused_sends else ():
+            key = refusal.namespace, refusal.destination, refusal.reason
+            refused.setdefault(key, []).append((refusal.client, happened))
+        for (namespace, address, reason), of in refused.items():
+            total = sum(happened.count for _, happened in of)
+            if total < thresholds.refused_sends:
+                continue
+            clients = sorted(of, key=lambda item: -item[1].count)
+            names = ", ".join(f"{client} ({happened.count:,})" for client, happened in clients[:_NAMED])
+            space = self._broker.namespaces.get(namespace)
+            found.add(
+                rules.SENDS_REFUSED,
+                (namespace, address, reason),
+                now,
+                total,
+                since=min(happened.first for _, happened in of),
+                detail=f"{reason}, to {names}" + (f" and {len(of) - _NAMED} more" if len(of) > _NAMED else ""),
+                at=None if space is None else space.destinations.get(address),
+                connection=self._connections.get(clients[0][1].connection),
+                space=namespace,
+            )
+        for client, happened in self._tallies.rollbacks.since(since) if thresholds.rollbacks else ():
+            rate = happened.count * 60_000 // max(60_000, happened.last - happened.first)
+            if rate >= thresholds.rollbacks:
+                connection = self._connections.get(happened.connection)
+                found.add(
+                    rules.ROLLBACKS,
+                    client,
+                    now,
+                    rate,
+                    since=happened.first,
+                    detail=client.client,
+                    connection=connection,
+                    space=client.namespace,
+                )
+
+    def _look_at_share(
+        self, found: _Found, rule: Rule, about: Queue | None, share: float, now: int, threshold: int | None = None
+    ) -> None:
+        """Find a limit that is used up to a threshold, limit_percent if none is given; once found, until it is clearly
+        below."""
+        percent = int(100 * share)
+        if threshold is None:
+            threshold = self._thresholds.limit_percent
         if threshold and percent >= threshold * (_CALM if (rule, about) in self.listed else 1):
             found.add(rule, about, now, min(percent, 100), at=about)
 
@@ -347,7 +456,7 @@ class Attention:
         return _WATCHED
 
     def _look_at_limit(self, found: _Found, queue: Queue, watched: _Watched, now: int) -> None:
-        if (rules.SENDERS_BLOCKED, queue) in found:
+        if (rules.SENDERS_BLOCKED, queue) in found or (rules.SENDS_REFUSED, queue) in found:
             return
         if _lasts(watched.full, self._thresholds.full_seconds, now):
             detail = queue.limit_text.partition("; ")[2]
@@ -392,7 +501,7 @@ class _Found:
         self._new: dict[Key, Finding] = {}
         self.number = 0
         self.totals: dict[Rule, int] = {}
-        self.marks: dict[object, dict[Rule, None]] = {}
+        self.marks: dict[object, tuple[Rule, ...]] = {}
 
     def __contains__(self, key: Key) -> bool:
         rule, about = key
@@ -416,7 +525,7 @@ class _Found:
 
         Args:
             about: the object that it is about.
-            since: when it began; if that is not known, when it was found first.
+            since: when it began, if that is known; when it was found first, if that was earlier.
             detail, at, connection, consumer, space: see :class:`Finding`.
         """
         self.number += 1
@@ -430,13 +539,15 @@ class _Found:
             return
         if space is None and connection is not None:
             space = connection.namespace.name
-        begun = since or (now if known is None else known.since)
+        begun = min(since or now, now if known is None else known.since)
         finding = Finding(rule, begun, amount, detail, at, connection, consumer, space)
         (self._new if known is None else self._listed)[key] = finding
 
     def mark(self, rule: Rule, about: object) -> None:
         """The rule has found something about this."""
-        self.marks.setdefault(about, {})[rule] = None
+        marks = self.marks.get(about, ())
+        if rule not in marks:
+            self.marks[about] = (*marks, rule)
 
     def mark_as(self, topic: Topic, queue: Queue) -> None:
         """What was found about a subscription's queue is so about its topic."""

@@ -65,6 +65,12 @@ SENDERS_BLOCKED: Final = Rule(
     "Start consumers, purge or move messages, or raise the limit.",
     "sender",
 )
+SENDS_REFUSED: Final = Rule(
+    "sends_refused",
+    WARNING,
+    "refused: {amount}; {detail}",
+    "Make room or raise the limit that is named, or correct the client.",
+)
 CONSUMER_STUCK: Final = Rule(
     "consumer_stuck",
     WARNING,
@@ -107,11 +113,18 @@ DEAD_LETTERS_REFUSED: Final = Rule(
     "its dead-letter queue is full; failed messages are delivered again: {amount}",
     "Retry, move or purge dead letters.",
 )
+ROLLBACKS: Final = Rule(
+    "rollbacks",
+    WARNING,
+    "{detail} rolls back {amount} a minute",
+    "Its log has the reason. Until that is repaired, its messages are delivered or made again and again.",
+    "transaction",
+)
 WRONG_PASSWORDS: Final = Rule(
     "wrong_passwords",
     WARNING,
-    "refused sign-ins: {amount}",
-    "The log names addresses (sign_in.failed). Correct the client's password, or block the address.",
+    "refused sign-ins: {amount}; the latest {detail}",
+    "Correct the client's password, or block the address.",
     "",
 )
 MEMORY_HIGH: Final = Rule(
@@ -126,6 +139,27 @@ CONNECTIONS_HIGH: Final = Rule(
     WARNING,
     "{amount} % of the connections are in use; at 100 % new ones are refused",
     "Find clients that open too many, or raise max_connections.",
+    "",
+)
+DISK_LOW: Final = Rule(
+    "disk_low",
+    WARNING,
+    "{amount} % of the disk with the data directory is in use",
+    "Make room on the disk, before PERSISTENT messages are refused.",
+    "",
+)
+PROCESS_MEMORY: Final = Rule(
+    "process_memory",
+    WARNING,
+    "the process takes {amount} % of the memory of its container or machine",
+    "Give it more memory, or lower max_memory_bytes, before the system ends it.",
+    "",
+)
+FILES_HIGH: Final = Rule(
+    "files_high",
+    WARNING,
+    "{amount} % of the file descriptors are in use; each connection takes one",
+    "Raise the limit of open files (ulimit -n), or lower max_connections.",
     "",
 )
 SHARD: Final = Rule(
@@ -155,6 +189,7 @@ RANKED: Final = (
     PRODUCERS_BLOCKED,
     DISK_FULL,
     SENDERS_BLOCKED,
+    SENDS_REFUSED,
     CONSUMER_STUCK,
     NO_CONSUMER,
     CLIENT_SLOW,
@@ -162,13 +197,20 @@ RANKED: Final = (
     QUEUE_FULL,
     DEAD_LETTERS,
     DEAD_LETTERS_REFUSED,
+    ROLLBACKS,
     WRONG_PASSWORDS,
+    DISK_LOW,
     MEMORY_HIGH,
+    PROCESS_MEMORY,
+    FILES_HIGH,
     CONNECTIONS_HIGH,
     SHARD,
     PAUSED,
     NEARLY_FULL,
 )
+
+#: Rules of what a restart does not end.
+LASTING: Final = frozenset((DISK_FULL, NO_CONSUMER, QUEUE_FULL, DISK_LOW, PAUSED, NEARLY_FULL))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,6 +250,12 @@ class Finding:
             "client_id": None if client is None else client.client_id,
             "consumer": None if client is None or consumer is None else f"{client.id}.{consumer.id}",
         }
+
+    @property
+    def name(self) -> tuple[str, ...]:
+        """The same for this object in another process."""
+        place = None if self.at is None else self.at.place
+        return (self.rule.name,) if place is None else (self.rule.name, place.namespace, place.label)
 
     @property
     def text(self) -> str:

@@ -1,6 +1,6 @@
 // What needs attention: the list of the overview, and the badges of lists. The broker finds it (`/attention`).
 
-import { link } from "./address.js";
+import { here, link } from "./address.js";
 import { h } from "./dom.js";
 import { number, since } from "./format.js";
 import { badge, button, destinationLink } from "./parts.js";
@@ -60,5 +60,6 @@ function placeOf({ namespace, address, subscription, connection, client_id: clie
   if (connection)
     found.push(h("a", { href: link([namespace, "connections"], { id: connection }) }, h("code", client ?? connection)));
   if (namespace && namespace !== "default") found.push(h("span", namespace));
+  if (!namespace) found.push(h("a", { href: link([here().path[0] ?? "default", "broker"]) }, "broker"));
   return found.map((each, i) => [i ? ", " : "", each, i === found.length - 1 ? ": " : ""]);
 }
