@@ -29,6 +29,7 @@ VIEWS = [
     "scheduled",
     "connections",
     "taps",
+    "rules",
     f"destination/{quote('queue:' + HOSTILE, safe='')}",
     f"destination/{quote('queue:' + HOSTILE, safe='')}/messages",
     f"destination/{quote('queue:' + HOSTILE, safe='')}/send",

@@ -28,6 +28,7 @@ VIEWS = [
     "#/default/connections",
     "#/default/broker",
     "#/default/taps",
+    "#/default/rules",
     ORDERS,
     f"{ORDERS}/messages?selector=region+%3D+%27EU%27",
     f"{ORDERS}/send",

@@ -42,8 +42,10 @@ export const destination = (namespace, address, ...parts) =>
 
 export const get = (to, query, signal) => call("GET", to, { query, signal });
 export const post = (to, body = {}, signal = undefined) => call("POST", to, { body, signal });
-export const put = (to, body = {}) => call("PUT", to, { body });
-export const remove = (to, query) => call("DELETE", to, { query });
+/** `etag`: what is changed must still have it; empty: it must not exist; null: whatever there is. */
+export const put = (to, body = {}, /** @type {string | null} */ etag = null) => call("PUT", to, { body, etag });
+export const remove = (to, query = {}, /** @type {string | null} */ etag = null) =>
+  call("DELETE", to, { query, etag: etag || null });
 
 /** A file: of a GET, or of a POST where there is a body. */
 export const file = (to, { query = {}, body = undefined } = {}) =>
@@ -78,13 +80,15 @@ const isMissing = (error, namespace) =>
 
 /**
  * @param {string} method @param {string} to
- * @param {{query?: object, body?: object, signal?: AbortSignal, whole?: boolean}} given `whole`: no JSON, but a file.
+ * @param {{query?: object, body?: object, signal?: AbortSignal, etag?: string | null, whole?: boolean}} given `whole`:
+ *   no JSON, but a file.
  */
-async function call(method, to, { query = {}, body, signal, whole = false }) {
+async function call(method, to, { query = {}, body, signal, etag = null, whole = false }) {
   const pairs = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
   const search = pairs.length ? `?${new URLSearchParams(pairs)}` : "";
   const headers = { Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (etag !== null) headers[etag ? "If-Match" : "If-None-Match"] = etag || "*";
   if (method !== "GET" && token) headers["X-CSRF-Token"] = token;
   let response;
   let answer = null;

@@ -19,6 +19,7 @@ const PLACES = [
   ["taps", "Taps", "a"],
   ["connections", "Connections", "c"],
   ["broker", "Broker", "b"],
+  ["rules", "Rules and users", "l"],
   ["workbench", "Selector workbench", "w"],
   ["record", "Record", "r"],
 ];

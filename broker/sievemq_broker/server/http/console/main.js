@@ -17,6 +17,7 @@ import deadLetters from "./views/deadletters.js";
 import destination from "./views/destination.js";
 import { queues, topics } from "./views/destinations.js";
 import overview from "./views/overview.js";
+import rules from "./views/rules.js";
 import record from "./views/record.js";
 import scheduled from "./views/scheduled.js";
 import subscriptions from "./views/subscriptions.js";
@@ -45,6 +46,7 @@ const VIEWS = {
   taps,
   connections,
   broker,
+  rules,
   workbench,
   record,
   destination,

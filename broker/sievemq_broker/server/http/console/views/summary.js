@@ -10,6 +10,7 @@ import { Pager, badge, button, facts, gauge, nothing, section, selectorLink } fr
 import { ask } from "../dialog.js";
 import { notice } from "../notice.js";
 import { allow, refusal } from "../rights.js";
+import { changeRulesOf, mayNotChange, rulesOf } from "../rules.js";
 import { Table } from "../table.js";
 import { subscriptionColumns, subscriptionKey } from "./subscriptions.js";
 import { tapColumns, tapKey } from "./taps.js";
@@ -50,6 +51,11 @@ export default function summary({ namespace, address, isQueue, query, read: rere
     reread();
   });
   const rules = h("div");
+  let shown = null;
+  const changing = allow(
+    button("Change…", async () => (await changeRulesOf(shown)) && reread(), "small"),
+    "",
+  );
   tapped.hidden = true;
   const node = h(
     "div",
@@ -58,13 +64,15 @@ export default function summary({ namespace, address, isQueue, query, read: rere
     !isQueue && section("Subscriptions", subscriptions.node),
     section("Consumers", consumers.node, pager.node),
     tapped,
-    section("Rules", rules),
+    section("Rules", rules, h("div", { class: "buttons" }, changing)),
   );
 
   async function read(signal, _, state) {
     reason = refusal(state.may, "manage", address);
     put(figures, facts(figuresOf(state, isQueue)));
-    put(rules, facts(rulesOf(state)));
+    put(rules, facts(rulesOf(state, namespace)));
+    if (!shown) allow(changing, await mayNotChange(signal));
+    shown = state;
     const [series, list, subscribed, tapping] = await Promise.all([
       api.get(api.destination(namespace, address, "series"), {}, signal),
       api.get(api.destination(namespace, address, "consumers"), { cursor, limit: PAGE }, signal),
@@ -178,36 +186,4 @@ function ratio(row) {
   const percent = 100 * row.match_ratio;
   const text = `${percent > 0 && percent < 10 ? percent.toFixed(1) : Math.round(percent)} %`;
   return h("span", { title: `${number(row.matched)} of ${number(row.examined)} messages examined` }, text);
-}
-
-// What becomes of a message that a limit leaves no room for.
-const AT_LIMIT = {
-  fail: "then sends are refused",
-  block: "then senders wait",
-  "drop-oldest": "then the oldest is dropped",
-  "drop-newest": "then the new one is dropped",
-};
-
-function rulesOf({ policy, dead_letters: deadLetters, owner }) {
-  const set = (value) => value !== null && value !== undefined && value !== 0;
-  const limits = [
-    set(policy.max_messages) && count(policy.max_messages, "message"),
-    set(policy.max_bytes) && bytes(policy.max_bytes),
-  ].filter(Boolean);
-  const growing = policy.redelivery_factor > 1 ? `, × ${policy.redelivery_factor} each time` : "";
-  return [
-    [
-      "Attempts",
-      policy.max_attempts === 0 ? "without end" : set(policy.max_attempts) ? number(policy.max_attempts) : "–",
-    ],
-    ["Dead letters go to", deadLetters ? h("code", deadLetters) : "nowhere"],
-    ["Between attempts", set(policy.redelivery_delay) ? `${duration(policy.redelivery_delay)}${growing}` : "no delay"],
-    ["Expired messages", policy.dead_letter_expired ? "become dead letters" : "are counted and dropped"],
-    ["Limit", limits.length ? `${limits.join(", ")}; ${AT_LIMIT[policy.at_limit] ?? policy.at_limit}` : "none"],
-    set(policy.time_to_live) && ["Time to live, for all", duration(policy.time_to_live)],
-    set(policy.delay) && ["Delay, for all", duration(policy.delay)],
-    policy.priority !== null && policy.priority !== undefined && ["Priority, for all", number(policy.priority)],
-    policy.delivery_mode && ["Delivery mode, for all", String(policy.delivery_mode)],
-    owner && ["Belongs to", h("code", owner)],
-  ];
 }

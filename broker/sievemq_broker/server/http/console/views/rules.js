@@ -1,0 +1,112 @@
+// Rules of destinations, limits of namespaces, users, and how the settings differ from those that were read.
+
+import * as api from "../api.js";
+import { h, put } from "../dom.js";
+import { failure, notice } from "../notice.js";
+import { badge, button, head, nothing, section } from "../parts.js";
+import { allow } from "../rights.js";
+import { change, changeUser, end, inShort, lines, mayNotChange, source } from "../rules.js";
+import { Table } from "../table.js";
+
+export default function rules({ read: reread }) {
+  let reason = null; // why the user may change nothing
+  const done = async (question) => (await question) && reread();
+
+  function actions(place, edit) {
+    return {
+      label: "Actions",
+      kind: "actions",
+      cell: (row) => {
+        const name = row.pattern ?? row.name;
+        return [
+          allow(button("Change…", () => done(edit(row)), "small"), reason),
+          " ",
+          row.origin === "run time"
+            ? allow(button("Reset…", () => done(end(place, name, row.etag, { reset: true })), "small"), reason)
+            : allow(button("Remove…", () => done(end(place, name, row.etag)), "small risky"), reason),
+        ];
+      },
+    };
+  }
+
+  const table = (place, label, empty) =>
+    new Table({
+      label,
+      key: (row) => row.pattern,
+      empty,
+      columns: [
+        { label: "Pattern", kind: "main", cell: (row) => [h("code", row.pattern), " ", removed(row)] },
+        { label: place === "rules" ? "Rules" : "Limits", cell: (row) => inShort(row.rules) },
+        { label: "From", cell: source },
+        actions(place, (row) => change(place, { ...row, etag: row.etag || null })),
+      ],
+    });
+
+  const ofDestinations = table("rules", "Rules of destinations", nothing("No rules.", "The defaults apply."));
+  const ofNamespaces = table("limits", "Limits of namespaces", nothing("No limits."));
+  const users = new Table({
+    label: "Users",
+    key: (row) => row.name,
+    empty: nothing("No users."),
+    columns: [
+      { label: "User", kind: "main", cell: (row) => [h("span", row.name), " ", removed(row)] },
+      { label: "Rights", cell: (row) => (row.everything ? "everything" : lines(row) || "none") },
+      { label: "From", cell: source },
+      actions("users", changeUser),
+    ],
+  });
+  const differences = h("ul", { class: "plain-list" });
+  const add = (text, ask) => button(text, () => done(ask()), "small");
+  const buttons = [
+    add("New rule…", () => change("rules")),
+    add("New limit…", () => change("limits")),
+    add("New user…", () => changeUser()),
+    button("Read the settings again", reload, "small"),
+  ];
+  const ofUsers = section("Users", users.node);
+  const ofSettings = section("Settings that differ from what was read", differences);
+  const node = h(
+    "div",
+    head("Rules and users", { lead: "They apply at once. The first pattern that fits applies.", actions: buttons }),
+    section("Rules of destinations", ofDestinations.node),
+    section("Limits of namespaces", ofNamespaces.node),
+    ofUsers,
+    ofSettings,
+  );
+
+  async function read(signal, ticking) {
+    if (ticking) return; // they change seldom
+    reason = await mayNotChange(signal);
+    for (const each of buttons) allow(each, reason);
+    ofUsers.hidden = ofSettings.hidden = reason !== null;
+    const [found, limits] = await Promise.all([api.get("/rules", {}, signal), api.get("/limits", {}, signal)]);
+    ofDestinations.update(found.rules);
+    ofNamespaces.update(limits.rules);
+    if (reason !== null) return;
+    const [listed, settings] = await Promise.all([api.get("/users", {}, signal), api.get("/settings", {}, signal)]);
+    users.update(listed.users);
+    if (!listed.required) allow(buttons[2], "This broker has no users. Start it with some first.");
+    allow(buttons[3], settings.error ? `They cannot be read again: ${settings.error}` : null);
+    const waits = { reload: "applied when they are read again", restart: "needs a restart" };
+    put(
+      differences,
+      settings.differences.map((each) => h("li", h("code", each.name), ` ${each.text} · ${waits[each.applies]}`)),
+      !settings.differences.length && h("li", { class: "dim" }, settings.error || "None."),
+    );
+  }
+
+  async function reload() {
+    try {
+      const { differences: found } = await api.post("/settings/actions/reload");
+      const left = found.filter(({ applies }) => applies === "restart").length;
+      notice(`The settings were read.${left ? ` ${left} of them need a restart.` : ""}`);
+      reread();
+    } catch (error) {
+      failure(error);
+    }
+  }
+
+  return { title: "Rules and users", node, read };
+}
+
+const removed = (row) => row.removed && badge("removed", "warn");
