@@ -30,8 +30,10 @@ from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Li
 from sievemq_broker.server.net.listener import Acceptor, ClientPorts, ListenError, make_tls_context
 from sievemq_broker.server.net.turn import Timers, Turn
 from sievemq_broker.server.shard import Shard
-from sievemq_broker.server.watch.attention import Attention, Whole
+from sievemq_broker.server.watch.attention import Attention, Key, Whole
 from sievemq_broker.server.watch.audit import Audit
+from sievemq_broker.server.watch.findings import Finding
+from sievemq_broker.server.watch.follower_attention import FollowerAttention
 from sievemq_broker.server.watch.happenings import Happenings
 from sievemq_broker.server.watch.history import History
 from sievemq_broker.server.watch.memory import MemoryLimit, memory_limit
@@ -128,6 +130,7 @@ class Server:
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
         self.failure: Exception | None = None
         self.silence: str | None = None
+        self._follower_attention = FollowerAttention(settings.lease_seconds)
         self.on_failure = on_failure
         self._hand_over: Callable[[], None] | None = None
         self.is_asked_for = False
@@ -293,6 +296,15 @@ class Server:
             last_sign_in="" if sign_ins.last is None else sign_ins.last.text,
             shard=[] if keeper is None else keeper.warnings,
         )
+
+    @property
+    def findings(self) -> Mapping[Key, Finding]:
+        """What needs attention, the most important first; also while another broker serves."""
+        if self.phase in (Phase.FOLLOWING, Phase.STARTING):
+            following = self.shard.following
+            follower = None if following is None else following.follower
+            return self._follower_attention.listed(self.shard.keeper, follower, self.clock.now())
+        return self.attention.listed
 
     def when_serving(self, begin: Callable[[], None]) -> None:
         """Call this once clients are served; now, if they are."""

@@ -18,6 +18,7 @@ from sievemq_broker.domain.work import TURN
 from sievemq_broker.server.watch import attention as engine
 from sievemq_broker.server.watch.attention import Attention, Whole
 from sievemq_broker.server.watch.findings import RANKED, SENDS_REFUSED, Finding
+from sievemq_broker.server.watch.follower_attention import FollowerAttention
 from sievemq_broker.server.watch.history import History
 from sievemq_broker.server.watch.resources import Resources
 from sievemq_broker.server.watch.slow_consumers import SlowConsumers
@@ -605,6 +606,30 @@ def test_thresholds_are_a_table_or_the_same_as_json() -> None:
     for given in ({"stuck_seconds": 30}, '{"stuck_seconds": 30}', wanted):
         assert parse_thresholds(given) == wanted
     assert changed_thresholds(wanted) == {"stuck_seconds": 30}
+
+
+def test_what_a_follower_finds() -> None:
+    keeper = SimpleNamespace(warnings=["the store does not answer: no route"], still=9.0)
+    follower = SimpleNamespace(caught_up=False, is_full=False)
+    attention = FollowerAttention(5.0)
+
+    def found(seconds: int, of: Any = follower) -> dict[str, tuple[str, int]]:
+        listed = attention.listed(keeper, of, NOW + seconds * 1_000).values()
+        return {each.rule.name: (each.text, each.since - NOW) for each in listed}
+
+    assert found(0) == {"shard": ("the store does not answer: no route", 0)}
+    keeper.still = 10.0
+    assert found(1)["no_owner"][1] == -9_000
+    keeper.still = 0.0
+    assert found(60) == {
+        "follower_behind": ("a takeover would take long: it has not read all messages yet", 0),
+        "shard": ("the store does not answer: no route", 0),
+    }
+    follower.is_full = True
+    assert found(61)["follower_behind"] == ("a takeover would take long: its memory for messages is full", 61_000)
+    keeper.warnings = []
+    assert found(62, None) == {}
+    assert attention.listed(None, None, NOW) == {}
 
 
 def test_texts_need_nothing_but_what_a_finding_has() -> None:

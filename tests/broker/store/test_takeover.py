@@ -146,6 +146,9 @@ def test_a_follower_says_which_settings_differ(world: World) -> None:
         assert get(follower, "/readyz")[1]["warnings"] == [
             "settings differ from the owner's: auto_create, max_body_bytes"
         ]
+        status, answer = get(follower, "/api/v1/attention")
+        assert (status, answer["totals"]) == (200, {"shard": 1})
+        assert answer["findings"][0]["text"] == "settings differ from the owner's: auto_create, max_body_bytes"
 
 
 def test_a_follower_whose_owner_is_killed_takes_over_after_the_lease(world: World) -> None:

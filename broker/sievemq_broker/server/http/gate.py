@@ -13,7 +13,7 @@ from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.server import Server
 
 #: Answered by a broker that serves no clients, too: they show that, and no messages.
-_ALWAYS: Final = HEALTH | {"/metrics"}
+_ALWAYS: Final = HEALTH | {"/metrics", "/api/v1/attention"}
 
 #: Seconds that an answer waits for a disk that does not answer. Then a change is refused if nothing can be written, and
 #: waits on otherwise; all else is sent: an operator must be able to look at a broker whose disk has failed.

@@ -42,6 +42,7 @@ from sievemq_broker.server.http.router import Page
 from sievemq_broker.server.http.tasks import open_transactions, run
 from sievemq_broker.server.server import Phase, Server
 from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, age_of, figures_of, fill_of, kind_of
+from sievemq_broker.server.watch.findings import RANKED, Rule
 from sievemq_broker.server.watch.resources import read_resources
 from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_core.message.dead_letters import EXPIRED, FAILED, REJECTED
@@ -236,6 +237,14 @@ def _lease(server: Server) -> Iterator[Metric]:
         yield GaugeMetricFamily("sievemq_follower_bytes", size, following.follower.bytes)
 
 
+def _attention(totals: Mapping[Rule, int]) -> Metric:
+    found = "What needs an operator's attention, see /api/v1/attention."
+    attention = GaugeMetricFamily("sievemq_attention", found, labels=["rule", "severity"])
+    for rule in RANKED:
+        attention.add_metric([rule.name, rule.severity], totals.get(rule, 0))
+    return attention
+
+
 class FollowerCollector(Collector):
     """Reads a server that serves no clients yet.
 
@@ -249,6 +258,7 @@ class FollowerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """All metrics of this moment."""
         yield InfoMetricFamily("sievemq_build", "The broker.", value={"version": VERSION})
+        yield _attention(Counter(finding.rule for finding in self._server.findings.values()))
         yield from _lease(self._server)
         yield from _process()
 
@@ -277,19 +287,12 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily(
             "sievemq_uptime_seconds", "Seconds since the broker became ready.", value=time.time() - server.started_at
         )
-        yield from self._attention()
+        yield _attention(server.attention.totals)
         yield from self._connections()
         yield from self._queues()
         yield from self._histograms()
         yield from _lease(server)
         yield from _process()
-
-    def _attention(self) -> Iterator[Metric]:
-        found = "What needs an operator's attention, see /api/v1/attention."
-        attention = GaugeMetricFamily("sievemq_attention", found, labels=["rule", "severity"])
-        for rule, number in self._server.attention.totals.items():
-            attention.add_metric([rule.name, rule.severity], number)
-        yield attention
 
     def _connections(self) -> Iterator[Metric]:
         links, services = self._server.links, self._server.shard.services

@@ -58,6 +58,12 @@ DISK_FULL: Final = Rule(
     "PERSISTENT messages are refused or wait: {detail}",
     "Make room on the disk, consume messages or purge a queue.",
 )
+NO_OWNER: Final = Rule(
+    "no_owner",
+    CRITICAL,
+    "no broker serves the shard, and this one does not take it",
+    "Start a broker of the shard. What keeps this one from it is in its log.",
+)
 SENDERS_BLOCKED: Final = Rule(
     "senders_blocked",
     WARNING,
@@ -162,6 +168,12 @@ FILES_HIGH: Final = Rule(
     "Raise the limit of open files (ulimit -n), or lower max_connections.",
     "",
 )
+FOLLOWER_BEHIND: Final = Rule(
+    "follower_behind",
+    WARNING,
+    "a takeover would take long: {detail}",
+    "Give this follower as much memory as the owner has, and see whether its database answers quickly.",
+)
 SHARD: Final = Rule(
     "shard",
     WARNING,
@@ -188,6 +200,7 @@ RANKED: Final = (
     NOT_READY,
     PRODUCERS_BLOCKED,
     DISK_FULL,
+    NO_OWNER,
     SENDERS_BLOCKED,
     SENDS_REFUSED,
     CONSUMER_STUCK,
@@ -204,6 +217,7 @@ RANKED: Final = (
     PROCESS_MEMORY,
     FILES_HIGH,
     CONNECTIONS_HIGH,
+    FOLLOWER_BEHIND,
     SHARD,
     PAUSED,
     NEARLY_FULL,

@@ -22,9 +22,8 @@ def doctor(*, port: Port, as_json: JsonOption = False) -> None:
 
     Exit codes: 0 nothing but notices, 1 the broker cannot be reached, 4 something needs attention.
     """
-    api = port.api()
-    now = api.get("/broker")["now"]
-    findings = api.get("/attention")["findings"]
+    answer = port.api().get("/attention")
+    now, findings = answer["now"], answer["findings"]
     columns: Columns = {
         "severity": lambda row: row["severity"],
         "where": where,

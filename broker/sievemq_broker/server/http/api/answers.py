@@ -416,6 +416,7 @@ class Finding(Answer, kw_only=True):
 class Attention(Answer, kw_only=True):
     """What needs attention, the most important first."""
 
+    now: Annotated[int, Meta(description="The broker's time.")]
     findings: Annotated[list[Finding], Meta(description="Of each rule 100 at most.")]
     totals: Annotated[dict[str, int], Meta(description="How many each rule has found; those without one are left out.")]
 

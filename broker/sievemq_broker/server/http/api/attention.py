@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from sievemq_broker.server.http.api import answers
@@ -17,16 +18,13 @@ routes = Routes("Attention")
 async def get_attention(call: Call[Any, Any]) -> answers.Attention:
     """What needs an operator's attention, as far as the caller may view it; the most important first.
 
-    What concerns the broker as a whole is for users who may view everything."""
-    attention, identity = call.server.attention, call.identity
-    findings = [finding for finding in attention.listed.values() if may_view(identity, finding)]
-    totals: dict[str, int] = {}
-    if identity.may(Verb.VIEW, "*", "*"):
-        totals = {rule.name: number for rule, number in attention.totals.items() if number}
-    else:
-        for finding in findings:
-            totals[finding.rule.name] = totals.get(finding.rule.name, 0) + 1
-    return answers.Attention(findings=[_show(finding) for finding in findings], totals=totals)
+    What concerns the broker as a whole is for users who may view everything. A broker that follows answers, too."""
+    server, identity = call.server, call.identity
+    findings = [finding for finding in server.findings.values() if may_view(identity, finding)]
+    totals = Counter(finding.rule.name for finding in findings)
+    if server.started_at and identity.may(Verb.VIEW, "*", "*"):
+        totals = Counter({rule.name: number for rule, number in server.attention.totals.items() if number})
+    return answers.Attention(now=call.now, findings=[_show(finding) for finding in findings], totals=totals)
 
 
 def may_view(identity: Identity, finding: Finding) -> bool:
