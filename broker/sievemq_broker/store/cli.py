@@ -45,9 +45,14 @@ _Print = Annotated[bool, typer.Option("--print", help="Print the SQL for an admi
 def _run(act: Callable[[], _T]) -> _T:
     try:
         return act()
+    except LockedError as error:
+        used = str(error).partition(";")[0]
+        output.complain(
+            f"sievemq: {used}; stop it first, or make a backup of it with `sievemq store backup`, and read that"
+        )
+        raise typer.Exit(FAILED) from None
     except (StoreError, OSError) as error:
-        hint = "; or make a backup of it with `sievemq store backup`, and read that"
-        output.complain(f"sievemq: {error}{hint if isinstance(error, LockedError) else ''}")
+        output.complain(f"sievemq: {error}")
         raise typer.Exit(FAILED) from None
 
 
