@@ -646,7 +646,8 @@ class Consumer:
         self.handed = self.tag
         attempts = self._attempts(outcome)
         costly = attempts == ALL
-        failure = self._failure(outcome, failure)
+        if attempts and self.window:
+            failure = self._failure(outcome, failure)
 
         def give(count: int, now: int) -> None:
             nonlocal attempts

@@ -43,14 +43,19 @@ def browse(
 ) -> None:
     """Print the waiting messages of a queue, in order, without removing them. The whole queue is searched.
 
-    With --follow they are printed in order of arrival, and then each new one, also if a consumer takes it at once.
+    With --follow they are printed in order of arrival, and then each new one, also if a consumer takes it at once. Of a
+    topic those are printed that are published from now on.
 
     Exit codes: 0 done (an empty queue too), 1 failed, 2 usage, 3 no such queue, 4 selector or credentials refused.
     """
     queue = destination_of(destination)
     if not isinstance(queue, Queue):
-        complain(f"sievemq: {queue} is a topic; only queues can be browsed")
-        raise typer.Exit(USAGE)
+        if not follow:
+            complain(f"sievemq: {queue} is a topic; --follow shows what is published from now on")
+            raise typer.Exit(USAGE)
+        with failures(), connect(url, user) as connection, closing(arriving(connection, queue, selector)) as messages:
+            _print(messages, number, verbose, as_json)
+        return
     with failures(), connect(url, user) as connection, connection.create_session() as session:
         with warned():
             browser = session.create_browser(queue, selector)

@@ -1,4 +1,4 @@
-"""Messages of a queue as they arrive, without taking them: a tap of the command's own, read again and again."""
+"""Messages of a queue or topic as they arrive, without taking them: a tap of the command's own, read repeatedly."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from contextlib import suppress
 from time import sleep
 from typing import Final
 
-from sievemq import JMSException, Message, Queue
+from sievemq import JMSException, Message
 from sievemq.blocking import Connection
+from sievemq.destinations import Destination
 from sievemq.messages import received
 from sievemq.taps import TapPage, delete_tap, open_tap
 from sievemq_core.counted import counted
@@ -23,16 +24,17 @@ _LEASE: Final = 60_000
 _AT_ONCE: Final = 1_000
 
 
-def arriving(connection: Connection, queue: Queue, selector: str | None) -> Generator[Message, None, None]:
+def arriving(connection: Connection, destination: Destination, selector: str | None) -> Generator[Message, None, None]:
     """The waiting messages, then each that arrives, in order of arrival; without end.
 
-    Those that consumers take at once are among them. Messages that the tap had no room for are reported.
+    Those that consumers take at once are among them. Of a topic none wait. Messages that the tap had no room for are
+    reported.
     """
     name = f"browse {secrets.token_hex(6)}"
     tap, state = open_tap(
         connection,
         name,
-        queue,
+        destination,
         selector=selector,
         start="earliest",
         lease=_LEASE,
@@ -51,15 +53,15 @@ def arriving(connection: Connection, queue: Queue, selector: str | None) -> Gene
                 sleep(_INTERVAL)
                 continue
             for page in tap.pages(after, state.upto):
-                yield from messages_of(page, queue)
+                yield from messages_of(page, destination)
             after = state.upto
             tap.acknowledge(after)
     finally:
         with suppress(JMSException):  # its lease ends it
-            delete_tap(connection, name, queue)
+            delete_tap(connection, name, destination)
 
 
-def messages_of(page: TapPage, queue: Queue) -> Iterator[Message]:
+def messages_of(page: TapPage, destination: Destination) -> Iterator[Message]:
     """The messages of a page."""
     for fields, count in zip(zip(*page.columns, strict=True), page.counts, strict=True):
-        yield received(fields, queue, count, None)
+        yield received(fields, destination, count, None)

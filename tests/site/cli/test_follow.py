@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from sievemq import ConnectionFactory, JMSContext, Queue
+from sievemq import ConnectionFactory, JMSContext, Queue, Topic
 from sievemq.cli import follow
 from sievemq_broker import EmbeddedBroker
 
@@ -61,6 +61,25 @@ def test_missed_messages_are_reported(
     send(context, "a")
     done = sievemq("browse", "orders", "-f", "-n", "2")
     assert (done.code, done.out, done.err) == (0, "a\nd\n", "sievemq: 2 messages missed: they came too fast\n")
+    context.close()
+
+
+def test_what_is_published_to_a_topic_is_printed(
+    broker: EmbeddedBroker, context: JMSContext, sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def publish(seconds: float) -> None:
+        for body in ("b", "c"):
+            context.create_producer().set_property("body", body).send(Topic("news"), body)
+
+    monkeypatch.setattr(follow, "sleep", publish)
+    context.create_producer().send(Topic("news"), "a")
+    done = sievemq("browse", "topic:news", "--follow", "-n", "1", "-s", "body = 'c'")
+    assert (done.code, done.out, done.err) == (0, "c\n", "")
+    assert taps(broker) == 0
+    refused = sievemq("browse", "topic:news")
+    assert refused.code == 2
+    assert "--follow shows what is published from now on" in refused.err
+    assert sievemq("browse", "topic:none", "-f").code == 3
     context.close()
 
 
