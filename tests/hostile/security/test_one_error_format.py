@@ -96,7 +96,7 @@ def test_wrong_requests_of_an_operation(broker: EmbeddedBroker, endpoint: Any, p
         assert_error(ask(broker, path, method, b"", **ADMIN, **JSON), 400, "BAD_REQUEST")
     large = b" " * (endpoint.body_limit + 1)
     assert_error(ask(broker, path, method, large, **ADMIN, **JSON), 413, "REQUEST_TOO_LARGE")
-    many = b"[" + b"1," * 20_001 + b"1]"
+    many = b"[" + b"1," * (endpoint.value_limit + 1) + b"1]"
     assert_error(ask(broker, path, method, many, **ADMIN, **JSON), 413, "REQUEST_TOO_LARGE")
 
 

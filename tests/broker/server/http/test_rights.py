@@ -63,6 +63,23 @@ def test_lists_omit_destinations_without_the_right_to_view(guarded: EmbeddedBrok
     assert (facts["user"], facts["namespaces"], facts["destinations"], facts["totals"]["enqueued"]) == ("anna", 1, 2, 1)
 
 
+def test_consumers_are_shown_to_users_who_may_view_their_destinations(guarded: EmbeddedBroker) -> None:
+    admin, anna = (as_user(guarded, name) for name in ("admin", "anna"))
+    with ConnectionFactory(f"{guarded.url}/mine").create_context("admin", "secret") as context:
+        names = ("orders.eu", "stock", "secret")
+        consumers = [context.create_consumer(Queue(name), "n = 1") for name in names]
+        rows = {row["address"]: row["id"] for row in admin.get("/api/v1/consumers", namespace="mine")["consumers"]}
+        assert len(rows) == len(consumers)
+        found = anna.get("/api/v1/consumers")
+        assert [row["address"] for row in found["consumers"]] == ["queue:orders.eu", "queue:stock"]
+        assert anna("GET", f"/api/v1/consumers/{rows['queue:secret']}").error == "NOT_FOUND"
+        assert anna("GET", f"/api/v1/consumers/{rows['queue:orders.eu']}/messages").status == 200
+        assert anna("GET", f"/api/v1/consumers/{rows['queue:stock']}").status == 200
+        assert anna("GET", f"/api/v1/consumers/{rows['queue:stock']}/messages").error == "SECURITY"
+        (connection,) = admin.get("/api/v1/connections")["connections"]
+        assert anna("GET", f"/api/v1/connections/{connection['id']}").error == "NOT_FOUND"
+
+
 def test_another_namespace_does_not_exist(guarded: EmbeddedBroker) -> None:
     anna = as_user(guarded, "anna", "other")
     for path in ("destinations", "subscriptions", "dead-letters"):

@@ -193,7 +193,28 @@ class Destination(Answer, kw_only=True):
     in_rate: float
     out_rate: float
     counters: Counters
+    recent: Annotated[
+        list[int], Meta(description="Depth in the last seconds, oldest first; as many as were requested.")
+    ]
     may: May
+
+
+class Totals(Answer, kw_only=True):
+    """The rows of all pages together."""
+
+    depth: int = 0
+    in_flight: int = 0
+    scheduled: int = 0
+    bytes: int = 0
+    consumers: int = 0
+
+    def add(self, depth: int, in_flight: int, scheduled: int, size: int, consumers: int) -> None:
+        """Count a row."""
+        self.depth += depth
+        self.in_flight += in_flight
+        self.scheduled += scheduled
+        self.bytes += size
+        self.consumers += consumers
 
 
 class Destinations(Answer, kw_only=True):
@@ -201,6 +222,7 @@ class Destinations(Answer, kw_only=True):
 
     destinations: list[Destination]
     total: Annotated[int, Meta(description="Number of rows on all pages.")]
+    totals: Totals
     next: str | None
 
 
@@ -484,11 +506,46 @@ class Connection(Answer, kw_only=True):
     may: Annotated[list[Verb], Meta(description="Rights of the caller on the whole namespace.")]
 
 
+class ClientSession(Answer, kw_only=True):
+    """A session of a connection."""
+
+    id: int
+    mode: Literal["TRANSACTED", "AUTO_ACKNOWLEDGE", "CLIENT_ACKNOWLEDGE", "DUPS_OK_ACKNOWLEDGE"]
+    consumers: int
+    sent: Annotated[int, Meta(description="Messages that its client has sent.")]
+    staged: Annotated[int, Meta(description="Messages in its open transaction.")]
+    blocked_since: Annotated[int | None, Meta(description="Time since which its next send is blocked.")]
+    blocked_by: Annotated[str | None, Meta(description="The limit that blocks it.")]
+
+
+class ConnectionDetails(Connection, kw_only=True):
+    """A connection with its sessions, the first hundred of them."""
+
+    open_sessions: list[ClientSession]
+
+
+class ConnectionTotals(Answer, kw_only=True):
+    """The rows of all pages together."""
+
+    sessions: int = 0
+    consumers: int = 0
+    unacknowledged: int = 0
+    staged_bytes: int = 0
+
+    def add(self, sessions: int, consumers: int, unacknowledged: int, staged_bytes: int) -> None:
+        """Count a row."""
+        self.sessions += sessions
+        self.consumers += consumers
+        self.unacknowledged += unacknowledged
+        self.staged_bytes += staged_bytes
+
+
 class Connections(Answer, kw_only=True):
-    """A page of connections, oldest first."""
+    """A page of connections."""
 
     connections: list[Connection]
     total: int
+    totals: ConnectionTotals
     next: str | None
 
 
@@ -527,11 +584,26 @@ class Consumer(Answer, kw_only=True):
     attention: Marks
 
 
+class ConsumerTotals(Answer, kw_only=True):
+    """The rows of all pages together."""
+
+    in_flight: int = 0
+    delivered: int = 0
+    acknowledged: int = 0
+
+    def add(self, in_flight: int, delivered: int, acknowledged: int) -> None:
+        """Count a row."""
+        self.in_flight += in_flight
+        self.delivered += delivered
+        self.acknowledged += acknowledged
+
+
 class Consumers(Answer, kw_only=True):
     """A page of consumers."""
 
     consumers: list[Consumer]
     total: int
+    totals: ConsumerTotals
     next: str | None
 
 
@@ -570,6 +642,7 @@ class Subscriptions(Answer, kw_only=True):
 
     subscriptions: list[Subscription]
     total: int
+    totals: Totals
     next: str | None
 
 

@@ -12,7 +12,7 @@ from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.pages import decode_cursor, page_of
+from sievemq_broker.server.http.api.pages import Order, decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.tasks import ROW, run
 from sievemq_broker.session.rights import Verb
 from sievemq_core.errors import SieveError
@@ -28,20 +28,29 @@ async def list_dead_letters(call: Call[requests.ListDeadLetters, Any]) -> answer
     Of each queue the first `examine` messages are read; of one that the caller may only view, none.
     """
     query, space = call.query, call.namespace()
+    fits = name_matcher(query.like)
 
     def keep(destination: Destination) -> bool:
         return (
             destination.label.startswith(f"queue:{notes.PREFIX}")
             and isinstance(destination, Queue)
             and destination.depth > 0
+            and fits(destination.label.partition(":")[2])
             and call.identity.may(Verb.VIEW, space.name, destination.label)
         )
 
+    order: Order[Destination] = Order(
+        query.sort,
+        {"address": lambda queue: queue.label},
+        {"depth": lambda queue: sum(each.depth for each in queue.queues)},
+        lambda queue: queue.label,
+        str,
+    )
     chosen, total, more = await page_of(
         call.server,
         list(space.destinations.values()),
-        lambda queue: queue.label,
-        decode_cursor(query.cursor, str),
+        order.place,
+        decode_cursor(query.cursor, order.kind),
         query.limit,
         keep,
     )

@@ -70,6 +70,12 @@ class List(Page, kw_only=True):
     ) = None
 
 
+Like = Annotated[
+    str,
+    Meta(max_length=600, description="Only rows with this text in a name, an id or an address; `*` matches any text."),
+]
+
+
 class Find(List, kw_only=True):
     """Parameters of the list of destinations."""
 
@@ -88,28 +94,141 @@ class Find(List, kw_only=True):
         Annotated[Literal["queue", "topic", "temporary-queue", "temporary-topic"], Meta(description="Only this kind.")]
         | None
     ) = None
+    only: (
+        Annotated[
+            Literal["waiting", "unconsumed", "in_flight", "scheduled", "paused", "at_limit", "blocked"],
+            Meta(
+                description="Only with messages that wait; that wait without a consumer; in flight; scheduled. Only "
+                "those that are paused; at a limit; where senders wait."
+            ),
+        ]
+        | None
+    ) = None
     sort: Annotated[
         Literal[
             "address",
-            "-depth",
             "depth",
+            "-depth",
+            "oldest",
+            "-oldest",
+            "in_flight",
             "-in_flight",
+            "oldest_in_flight",
+            "-oldest_in_flight",
+            "scheduled",
             "-scheduled",
+            "bytes",
             "-bytes",
+            "consumers",
             "-consumers",
+            "subscriptions",
+            "-subscriptions",
+            "in_rate",
             "-in_rate",
+            "out_rate",
             "-out_rate",
+            "published",
+            "-published",
+            "dead_lettered",
             "-dead_lettered",
         ],
-        Meta(description="Sort by address, or by a figure: descending (-) or ascending."),
+        Meta(description="Sort by address, or by a figure or age: descending (-) or ascending."),
     ] = "address"
+    recent: Annotated[
+        int, Meta(ge=0, le=60, description="Samples of depth, a second apart, that each row has in `recent`.")
+    ] = 0
 
 
 class ListConnections(Page, kw_only=True):
     """Parameters of the list of connections."""
 
+    like: Like | None = None
     namespace: Annotated[str, Meta(max_length=600, description="Only connections in this namespace.")] | None = None
     id: Annotated[str, Meta(max_length=300, description="Only the connection with this id.")] | None = None
+    client_id: Annotated[str, Meta(description="Only connections with this client id.")] | None = None
+    only: (
+        Annotated[
+            Literal["blocked", "holding", "congested"],
+            Meta(description="Only those whose sends are blocked; that hold messages; that read too slowly."),
+        ]
+        | None
+    ) = None
+    sort: Annotated[
+        Literal[
+            "opened",
+            "-opened",
+            "client_id",
+            "user",
+            "peer",
+            "protocol",
+            "blocked",
+            "-blocked",
+            "sessions",
+            "-sessions",
+            "consumers",
+            "-consumers",
+            "unacknowledged",
+            "-unacknowledged",
+            "staged_bytes",
+            "-staged_bytes",
+            "bytes_in",
+            "-bytes_in",
+            "bytes_out",
+            "-bytes_out",
+        ],
+        Meta(
+            description="Sort by order of arrival, by a text, or by a figure: descending (-) or ascending; `-blocked`: "
+            "those first whose sends are blocked longest."
+        ),
+    ] = "opened"
+
+
+class FindConsumers(Page, kw_only=True):
+    """Parameters of the consumers of one destination."""
+
+    like: Like | None = None
+    only: (
+        Annotated[
+            Literal["slow", "holding", "waiting"],
+            Meta(
+                description="Only those that hold messages without acknowledging any while more wait; that hold "
+                "messages; that wait for one."
+            ),
+        ]
+        | None
+    ) = None
+    sort: Annotated[
+        Literal[
+            "opened",
+            "-opened",
+            "client_id",
+            "peer",
+            "address",
+            "in_flight",
+            "-in_flight",
+            "oldest",
+            "-oldest",
+            "delivered",
+            "-delivered",
+            "acknowledged",
+            "-acknowledged",
+            "credit",
+            "-credit",
+        ],
+        Meta(
+            description="Sort by order of arrival, by a text, or by a figure: descending (-) or ascending; `-oldest`: "
+            "those first that have held a message longest."
+        ),
+    ] = "opened"
+
+
+class ListConsumers(FindConsumers, kw_only=True):
+    """Parameters of the list of consumers."""
+
+    namespace: Annotated[str, Meta(max_length=600, description="Only consumers in this namespace.")] | None = None
+    connection: Annotated[str, Meta(max_length=300, description="Only consumers of this connection.")] | None = None
+    client_id: Annotated[str, Meta(description="Only consumers of connections with this client id.")] | None = None
+    destination: Annotated[str, Meta(max_length=600, description="Only consumers of this destination.")] | None = None
 
 
 class _RecordRows(_Request, kw_only=True):
@@ -150,18 +269,53 @@ class ExportRecord(_RecordRows, kw_only=True):
 class ListSubscriptions(List, kw_only=True):
     """Parameters of the list of subscriptions."""
 
+    like: Like | None = None
     topic: Annotated[str, Meta(max_length=600, description="Only subscriptions to this topic.")] | None = None
+    client_id: Annotated[str, Meta(description="Only subscriptions of this client id.")] | None = None
     durable: Annotated[bool, Meta(description="Only durable ones, or only the others.")] | None = None
+    only: (
+        Annotated[
+            Literal["offline", "waiting", "in_flight"],
+            Meta(description="Only those without a consumer; with messages that wait; with messages in flight."),
+        ]
+        | None
+    ) = None
+    sort: Annotated[
+        Literal[
+            "topic",
+            "name",
+            "client_id",
+            "depth",
+            "-depth",
+            "oldest",
+            "-oldest",
+            "in_flight",
+            "-in_flight",
+            "bytes",
+            "-bytes",
+            "consumers",
+            "-consumers",
+        ],
+        Meta(description="Sort by topic, client id or name, or by a figure or age: descending (-) or ascending."),
+    ] = "topic"
 
 
 class ListTaps(List, kw_only=True):
     """Parameters of the list of taps."""
 
     destination: Annotated[str, Meta(max_length=600, description="Only taps on this destination.")] | None = None
+    sort: Annotated[
+        Literal["destination", "name", "lag", "-lag", "lag_ms", "-lag_ms", "missed", "-missed", "bytes", "-bytes"],
+        Meta(description="Sort by a text, or by a figure: descending (-) or ascending."),
+    ] = "destination"
 
 
-class ListDeadLetters(Page, kw_only=True):
+class ListDeadLetters(List, kw_only=True):
     """Parameters of the list of dead-letter queues."""
+
+    sort: Annotated[Literal["address", "depth", "-depth"], Meta(description="Sort by address, or by messages.")] = (
+        "address"
+    )
 
     examine: Annotated[int, Meta(ge=1, le=1_000_000, description="Messages to read of each queue.")] = 10_000
 

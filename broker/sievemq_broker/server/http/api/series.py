@@ -142,6 +142,18 @@ class Sampler:
         track = self.tracks.get(destination)
         return (track.in_rate[-1], track.out_rate[-1]) if track is not None and len(track.depth) else (0.0, 0.0)
 
+    def recent(self, destination: Destination, samples: int, depth: int) -> list[int]:
+        """The latest samples of depth, oldest first.
+
+        Args:
+            samples: how many at most.
+            depth: now, of one without samples: it has not changed.
+        """
+        track = self.tracks.get(destination)
+        if track is None:
+            return [depth] * min(samples, len(self.times))
+        return track.depth[-samples:].tolist() if samples else []
+
     async def _run(self, on_look: Callable[[], Awaitable[None]]) -> None:
         while True:
             begin = perf_counter()

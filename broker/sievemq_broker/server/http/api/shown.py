@@ -90,6 +90,7 @@ def locate(queue: Queue, name: int | str, now: int, budget: Budget) -> Task[Seen
 
 
 def show_messages(messages: Iterable[Seen], preview: int, budget: Budget) -> Task[list[answers.Message]]:
+    """Messages, each with so many characters of its body."""
     rows: list[answers.Message] = []
     for seen in messages:
         if budget.spent:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from sievemq_broker.domain import management
 from sievemq_broker.domain.namespace import Namespace
@@ -13,7 +14,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
+from sievemq_broker.server.http.api.pages import LAST, Order, by_age, decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.errors import not_found
 from sievemq_broker.server.http.tasks import each, run
 from sievemq_broker.server.watch.counts import Counts, age_of, waits_since
@@ -28,19 +29,37 @@ _Row = tuple[tuple[str, str, str, int], Subscription]
 
 @routes.add("GET", _PATH, None, answers.Subscriptions, query=requests.ListSubscriptions)
 async def list_subscriptions(call: Call[requests.ListSubscriptions, Any]) -> answers.Subscriptions:
-    """Subscriptions by topic, client id and name. Those without a name come first, one for each consumer."""
+    """Subscriptions to topics: by topic, client id and name unless `sort` is given. Those without a name are one for
+    each consumer."""
     query, space = call.query, call.namespace()
     fits = name_matcher(query.like)
+    only, totals = _ONLY[query.only], answers.Totals()
+
+    def keep(row: _Row) -> bool:
+        found = row[1]
+        return (
+            query.durable in (None, found.durable)
+            and query.client_id in (None, found.client_id)
+            and any(map(fits, (found.name or "", found.client_id or "", found.topic.label.partition(":")[2])))
+            and bool(only(found))
+        )
+
+    def add(row: _Row) -> None:
+        queue = row[1].queue
+        totals.add(queue.depth, queue.in_flight, len(queue.scheduled), queue.bytes, len(queue.consumers))
+
+    order: Order[_Row] = Order(query.sort, _TEXTS, _FIGURES, lambda row: row[0], tuple[str, str, str, int])
     chosen, total, more = await page_of(
         call.server,
         await run(call.server, partial(_rows, call, space)),
-        lambda row: row[0],
-        decode_cursor(query.cursor, tuple[str, str, str, int]),
+        order.place,
+        decode_cursor(query.cursor, order.kind),
         query.limit,
-        lambda row: fits(row[1].name or "") and query.durable in (None, row[1].durable),
+        keep,
+        add,
     )
     shown = await each(call.server, chosen, lambda row: _show(call, row[1]))
-    return answers.Subscriptions(subscriptions=shown, total=total, next=more)
+    return answers.Subscriptions(subscriptions=shown, total=total, totals=totals, next=more)
 
 
 @routes.add("DELETE", _PATH + "/{client_id}/{name}", None, answers.Touched, query=requests.DryRun)
@@ -69,6 +88,26 @@ async def delete_subscription(call: Call[requests.DryRun, Any]) -> answers.Touch
         space.unsubscribe(found.client_id, name)
         call.server.turn.worked()
     return answers.Touched.of(messages, call.query.dry_run)
+
+
+_ONLY: Final[Mapping[str | None, Callable[[Subscription], object]]] = {
+    None: lambda _: True,
+    "offline": lambda found: not found.active,
+    "waiting": lambda found: found.queue.depth,
+    "in_flight": lambda found: found.queue.in_flight,
+}
+_TEXTS: Final[Mapping[str, Callable[[_Row], str]]] = {
+    "topic": lambda row: row[0][0],
+    "name": lambda row: row[1].name or LAST,
+    "client_id": lambda row: row[1].client_id or LAST,
+}
+_FIGURES: Final[Mapping[str, Callable[[_Row], float]]] = {
+    "depth": lambda row: row[1].queue.depth,
+    "oldest": lambda row: by_age(waits_since(row[1].queue)),
+    "in_flight": lambda row: row[1].queue.in_flight,
+    "bytes": lambda row: row[1].queue.bytes,
+    "consumers": lambda row: len(row[1].queue.consumers),
+}
 
 
 def _rows(call: Call[requests.ListSubscriptions, Any], space: Namespace, now: int, budget: Budget) -> Task[list[_Row]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -12,7 +13,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.messages import selector_of
-from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
+from sievemq_broker.server.http.api.pages import Order, by_age, decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.errors import not_found
 from sievemq_broker.server.http.tasks import each, run
 from sievemq_broker.session.handlers.taps import allow, allow_open, maker_of
@@ -29,25 +30,41 @@ _OPTIONS = ("start", "retain_messages", "retain_bytes", "retain_age", "lease")
 
 @routes.add("GET", "/namespaces/{ns}/taps", None, answers.Taps, query=requests.ListTaps)
 async def list_taps(call: Call[requests.ListTaps, Any]) -> answers.Taps:
-    """Taps by destination and name, with how far their readers are behind."""
+    """Taps, with how far their readers are behind."""
     query, space = call.query, call.namespace()
     fits = name_matcher(query.like)
     on = None if query.destination is None else str(parse_address(query.destination))
 
     def keep(tap: CopyTap | DrainTap) -> bool:
         label = tap.destination.label
-        return on in (None, label) and fits(tap.name) and call.identity.may(Verb.VIEW, space.name, label)
+        names = (tap.name, label.partition(":")[2])
+        return on in (None, label) and any(map(fits, names)) and call.identity.may(Verb.VIEW, space.name, label)
 
+    order: Order[CopyTap | DrainTap] = Order(
+        query.sort, _TEXTS, _FIGURES, lambda tap: (tap.destination.label, tap.name), tuple[str, str]
+    )
     chosen, total, more = await page_of(
         call.server,
         list(space.taps),
-        lambda tap: (tap.destination.label, tap.name),
-        decode_cursor(query.cursor, tuple[str, str]),
+        order.place,
+        decode_cursor(query.cursor, order.kind),
         query.limit,
         keep,
     )
     shown = await each(call.server, chosen, partial(_show, call))
     return answers.Taps(taps=shown, total=total, next=more)
+
+
+_TEXTS: Final[Mapping[str, Callable[[CopyTap | DrainTap], str]]] = {
+    "destination": lambda tap: tap.destination.label,
+    "name": lambda tap: tap.name,
+}
+_FIGURES: Final[Mapping[str, Callable[[CopyTap | DrainTap], float]]] = {
+    "lag": lambda tap: tap.lag,
+    "lag_ms": lambda tap: by_age(tap.log.oldest or 0),
+    "missed": lambda tap: tap.missed,
+    "bytes": lambda tap: tap.held_bytes,
+}
 
 
 @routes.add("GET", _PATH, Verb.VIEW, answers.Tap)
