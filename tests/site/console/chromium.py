@@ -334,11 +334,11 @@ class Page:
         self.until(f"noticed.some((said) => said.includes({json.dumps(text)}))")
 
     def rows(self, label: str) -> list[list[str]]:
-        """The cells of a table by its accessible name."""
+        """The cells of a table by its accessible name, without those with which a row is chosen."""
         table = f'table[aria-label="{label}"]'
         found: list[list[str]] = self.value(
             f"Array.from(document.querySelectorAll({json.dumps(table + ' tbody tr')}), "
-            "(row) => Array.from(row.cells, (cell) => cell.innerText.trim()))"
+            "(row) => Array.from(row.querySelectorAll('td:not(.check)'), (cell) => cell.innerText.trim()))"
         )
         return found
 

@@ -226,9 +226,12 @@ def test_a_subscription_is_removed(page: Page, broker: EmbeddedBroker, client: J
     client.create_durable_consumer(client.create_topic("news"), "late").close()
     client.create_producer().send(client.create_topic("news"), "x")
     open_view(page, broker, "#/default/subscriptions")
-    page.click("td button", "Remove…")
-    page.shows("1 message that wait", "dialog")
-    page.click("dialog button", "Remove it")
+    page.click("td.check input")
+    page.shows("1 subscription chosen", ".chosen")
+    page.click(".chosen button", "Remove…")
+    page.shows("1 message in 1 subscription.", "dialog")
+    page.click("dialog button", "Remove 1 message")
+    page.says("Removed 1 subscription.")
     page.shows("No subscriptions.")
     assert broker.call(lambda domain: len(domain.namespace("default").subscriptions.durable)) == 0
 
@@ -264,16 +267,52 @@ def test_a_connection_and_a_consumer_are_closed(page: Page, broker: EmbeddedBrok
     send(client, "work", 1)
     consumer = client.create_consumer(client.create_queue("work"), "a = 1")
     open_view(page, broker, WORK)
-    page.click("td button", "Close…")
-    page.click("dialog button", "Close it")
-    page.says("The consumer is closed.")
+    page.click("td.check input")
+    page.click(".chosen button", "Close…")
+    page.click("dialog button", "Close 1 consumer")
+    page.says("Closed 1 consumer.")
     page.shows("No consumers.")
     del consumer
     open_view(page, broker, "#/default/connections")
-    page.click("td button", "Close…")
-    page.click("dialog button", "Close it")
+    page.click("td.main a")
+    page.click(".head button", "Close…")
+    page.click("dialog button", "Close 1 connection")
     page.shows("No connections.")
     assert broker.call(lambda _: len(broker.server.shard.services.connections)) == 0
+
+
+def test_the_queues_of_all_pages_are_chosen_and_purged(
+    page: Page, broker: EmbeddedBroker, client: JMSContext, depth: Callable[[str], int]
+) -> None:
+    def make(domain: object) -> None:
+        for number in range(60):
+            domain.namespace("default").declare(f"queue:q{number:02}")  # type: ignore[attr-defined]
+
+    broker.call(make)
+    send(client, "q00", 2)
+    send(client, "q59", 3)
+    open_view(page, broker, "#/default/queues?like=q")
+    page.shows("60 queues")
+    page.click("th.check input")
+    page.shows("50 queues chosen", ".chosen")
+    page.click(".chosen button", "Choose all 60")
+    page.shows("60 queues chosen", ".chosen")
+    page.click(".chosen button", "Pause…")
+    page.click("dialog button", "Pause 60 queues")
+    page.says("Paused 60 queues.")
+    page.until("document.querySelector('.chosen').hidden")
+    assert broker.call(lambda domain: domain.namespace("default").destinations["queue:q59"].paused) is True
+    page.click("th.check input")
+    page.click("td.check input")  # all but one
+    page.shows("49 queues chosen", ".chosen")
+    page.click("td.check input")
+    page.click(".chosen button", "Choose all 60")
+    page.click(".chosen button", "Purge…")
+    page.shows("5 messages in 60 queues.", "dialog")
+    page.click("dialog button", "Purge 5 messages")
+    page.says("Purged 60 queues.")
+    assert (depth("queue:q00"), depth("queue:q59")) == (0, 0)
+    assert page.problems == []
 
 
 def test_queues_are_made_and_deleted(page: Page, broker: EmbeddedBroker) -> None:

@@ -27,6 +27,7 @@ VIEWS = [
     "#/default/scheduled",
     "#/default/connections",
     "#/default/broker",
+    "#/default/client/desk-4",
     "#/default/taps",
     "#/default/rules",
     ORDERS,
@@ -444,7 +445,7 @@ def test_no_text_is_cut_off_at_ordinary_widths(page: Page, shop_broker: Embedded
     for view in VIEWS:
         open_view(page, shop_broker, view)
         assert page.value(wide) == [], view
-    open_view(page, shop_broker, "#/default/subscriptions")
+    open_view(page, shop_broker, "#/default/taps")
     page.resize(1024)
     try:
         page.until("document.querySelector('td.actions button') !== null")

@@ -184,6 +184,7 @@ def test_forbidden_actions_are_disabled_with_a_reason(page: Page, guarded: Embed
     assert page.value(REASONS)["Send"].startswith("You have no right to send to queue:absent.")
     open_view(page, guarded, "#/default/subscriptions")
     page.shows("watch")
+    page.click("td.check input")
     assert page.value(REASONS)["Remove…"].startswith("You have no right to manage topic:prices.")
 
 

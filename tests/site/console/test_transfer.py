@@ -89,7 +89,7 @@ def test_a_selection_is_exported_and_imported(
 def test_a_message_is_copied_and_saved(page: Page, broker: EmbeddedBroker, client: JMSContext) -> None:
     client.create_producer().send(client.create_queue("work"), '{"a": 1}')
     open_view(page, broker, f"{WORK}/messages")
-    assert page.rows("Messages")[0][4] == '{"a": 1}'
+    assert page.rows("Messages")[0][3] == '{"a": 1}'
     page.click("td.main a")
     page.shows("JMSTimestamp")
     page.value(KEEP)

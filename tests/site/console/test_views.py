@@ -122,9 +122,9 @@ def fill_connections(broker: EmbeddedBroker) -> list[object]:
     ("view", "fill", "pages"),
     [
         ("topics", fill_topics, ("n000", "n050", "n100")),
-        ("subscriptions", fill_subscriptions, ("n000", "n100", "n200")),
-        ("taps", fill_taps, ("n000", "n100", "n200")),
-        ("connections", fill_connections, ("n000", "n100", "n200")),
+        ("subscriptions", fill_subscriptions, ("n000", "n050", "n100")),
+        ("taps", fill_taps, ("n000", "n050", "n100")),
+        ("connections", fill_connections, ("n000", "n050", "n100")),
     ],
 )
 def test_a_list_keeps_its_place_whichever_way_its_pages_are_turned(
@@ -189,6 +189,7 @@ def test_topics_with_their_subscriptions(page: Page, shop_broker: EmbeddedBroker
     rows = {row[1]: row for row in page.rows("Subscriptions")}
     assert rows["late"][3].split() == ["durable", "offline"]
     assert rows["late"][4:6] == ["currency = 'EUR'", "20"]
+    assert rows["late"][2] == "desk-4"
     assert rows["archive"][3].split() == ["durable", "shared", "offline"]
     assert rows["unnamed"][4] == "change > 0.05"
     page.click("td a", "20")  # the messages that wait for it
@@ -201,12 +202,12 @@ def test_queue_with_charts_consumers_and_rules(page: Page, shop_broker: Embedded
     open_view(page, shop_broker, ORDERS)
     page.shows("Selectors in use")
     assert len(page.value("Array.from(document.querySelectorAll('.chart'), c => c.getAttribute('aria-label'))")) == 2
-    rows = {row[0].split()[0]: row for row in page.rows("Consumers")}
-    assert rows["picker-1"][1] == "region = 'EU' AND amount > 400"
-    assert (rows["picker-2"][2], rows["picker-2"][4].split()[0]) == ("9.7 %", "22")
-    assert rows["picker-3"][2] == "0 %"
+    rows = {row[1]: row for row in page.rows("Consumers")}
+    assert rows["picker-1"][2] == "region = 'EU' AND amount > 400"
+    assert (rows["picker-2"][3], rows["picker-2"][5].split()[0]) == ("9.7 %", "22")
+    assert rows["picker-3"][3] == "0 %"
     shown = page.text()
-    for word in ("queue:DLQ.orders", "2 s, × 2 each time", "50,000 messages"):
+    for word in ("queue:DLQ.orders", "2 s, × 2 each time", "50,000"):
         assert word in shown
     assert page.problems == []
 
@@ -221,8 +222,8 @@ def test_messages_by_selector_and_cursor(page: Page, shop_broker: EmbeddedBroker
     page.until("location.hash.includes('APAC') && !location.hash.includes('cursor=')")
     page.until("Array.from(document.querySelectorAll('td.properties')).every(c => c.innerText.includes('APAC'))")
     rows = page.rows("Messages")
-    assert rows[0][2] == "order"
-    assert "items 4" in rows[0][3].replace("\n", " ")
+    assert rows[0][1] == "order"
+    assert "items 4" in rows[0][2].replace("\n", " ")
     page.choose("select:not([aria-label])", "in_flight")
     page.until("location.hash.includes('state=in_flight')")
     page.fill("input.selector", "")
@@ -351,10 +352,52 @@ def test_scheduled(page: Page, shop_broker: EmbeddedBroker) -> None:
 
 def test_connections(page: Page, shop_broker: EmbeddedBroker) -> None:
     open_view(page, shop_broker, "#/default/connections")
-    rows = {row[0]: row for row in page.rows("Connections")}
-    assert {"back-office", "till", "desk-4", "board", "picker-1", "picker-2", "picker-3"} == set(rows)
-    assert (rows["picker-2"][2], rows["picker-2"][7]) == ("anonymous", "22")
+    rows = {row[1]: row for row in page.rows("Connections")}
+    assert {"back-office", "till", "desk-4", "board", "picker-1", "picker-2", "picker-3"} <= set(rows)
+    assert (rows["picker-2"][3], rows["picker-2"][7]) == ("–", "22")
     assert rows["board"][6] == "1"
+    page.shows("connections", ".tools")
+    page.press("/")
+    page.send("Input.insertText", text="picker")
+    page.shows("3 connections")
+    assert page.value("document.querySelector('tfoot').innerText").split() == ["All", "3", "26"]
+    page.click("th button", "Unacked")
+    page.until("location.hash === '#/default/connections?like=picker&sort=-unacknowledged'")
+    page.until("document.querySelector('tbody tr').innerText.includes('picker-2')")
+    page.value("history.back()")  # each order is a step in the browser's history
+    page.until("location.hash === '#/default/connections?like=picker'")
+    page.choose("select[aria-label=Only]", "holding")
+    page.shows("2 connections")
+    assert page.problems == []
+
+
+def test_a_connection_its_consumers_and_its_client_id_lead_to_each_other(
+    page: Page, shop_broker: EmbeddedBroker
+) -> None:
+    open_view(page, shop_broker, "#/default/connections?like=picker-2")
+    page.click("td.main a.id")
+    page.shows("picker-2", ".facts")
+    page.until("document.querySelectorAll('table[aria-label=Sessions] tbody tr').length === 1")
+    (row,) = page.rows("Consumers")
+    assert (row[1], row[2], row[5]) == ("queue:orders", "express AND items >= 3", "22")
+    page.click("table[aria-label=Consumers] td.main a.id")
+    page.shows("Consumer of queue:orders")
+    held = page.rows("Messages that it holds")
+    assert len(held) == 22
+    page.click(".facts a", "picker-2")  # its client id
+    page.shows("client id", ".lead")
+    assert [len(page.rows(label)) for label in ("Connections", "Subscriptions", "Consumers")] == [1, 0, 1]
+    page.click("table[aria-label=Consumers] td.main a.address")
+    page.shows("queue:orders", "h1")
+    page.until("document.querySelectorAll('table[aria-label=Consumers] tbody tr').length === 3")
+    page.click("table[aria-label=Consumers] a.id", "picker-3")
+    page.shows("picker-3", "h1")
+    open_view(page, shop_broker, "#/default/subscriptions")
+    page.click("td a.id", "desk-4")
+    page.shows("desk-4", "h1")
+    page.until("document.querySelectorAll('table[aria-label=Subscriptions] tbody tr').length === 2")
+    assert page.value("document.querySelector('.places [aria-current]').innerText") == "Connections"
+    assert page.problems == []
 
 
 def test_blocked_senders_are_shown(page: Page) -> None:
@@ -377,11 +420,9 @@ def test_blocked_senders_are_shown(page: Page) -> None:
         open_view(page, broker, "#/default/overview")
         page.shows("queue:full, shop: waiting for room: 1 sender; queue:full is full; it may hold 1 message", ".alarms")
         page.shows("Start consumers, purge or move messages, or raise the limit.", ".alarms")
-        page.click(".alarms a:has(code)")
-        page.until("document.querySelectorAll('[aria-label=Connections] tbody tr').length === 1")
-        page.shows("shop")
-        page.click("main a", "All connections")
-        page.until("!location.hash.includes('id=')")
+        page.click(".alarms a.id")
+        page.shows("shop", ".facts")
+        page.until("document.querySelector('table[aria-label=Sessions] tbody tr').cells[5].innerText !== ''")
         open_view(page, broker, "#/default/overview")
         page.click(".alarms a", "queue:full")
         page.shows("queue:full", "h1")

@@ -174,6 +174,73 @@ async function perform(path, order, sentence, kind) {
   notice(`${kind.done} ${count(touched, "message")}.${rest}`);
 }
 
+const AT_ONCE = 4; // requests
+
+/** Does something with each of many rows, a few at a time. Returns the errors of those that refused. */
+async function withEach(rows, run, tell) {
+  const waiting = [...rows];
+  /** @type {Error[]} */
+  const refused = [];
+  const work = async () => {
+    for (let row = waiting.shift(); row; row = waiting.shift()) {
+      await run(row).catch((error) => (error instanceof api.Refused ? refused.push(error) : Promise.reject(error)));
+      tell(rows.length - waiting.length);
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  return refused;
+}
+
+/**
+ * Asks, and does something with each of many rows.
+ * @param {object[]} rows
+ * @param {object} given
+ * @param {string} given.verb of the sentence. @param {string} given.done
+ * @param {[string, string]} given.nouns one row and several.
+ * @param {string} given.words what becomes of them.
+ * @param {(row: object) => Promise<object>} given.run
+ * @param {((row: object) => Promise<{matched: number}>) | null} [given.dry] counts the messages of a row.
+ * @param {boolean} [given.danger]
+ * @returns {Promise<boolean>} whether it was done.
+ */
+export function actOnEach(rows, { verb, done, nouns, words, run, dry = null, danger = true }) {
+  const sentence = h("p", { class: "count", role: "status" }, dry ? "Counting…" : words);
+  const what = count(rows.length, ...nouns);
+  const tell = (doing) => (ready) => put(sentence, `${doing}: ${count(ready, ...nouns)} of ${rows.length}`);
+  async function counted() {
+    dialog.button.disabled = true;
+    let messages = 0;
+    const add = async (row) => {
+      const found = await dry?.(row); // several add to it
+      messages += found?.matched ?? 0;
+    };
+    await withEach(rows, add, tell("Counted"));
+    put(sentence, h("b", count(messages, "message")), ` in ${what}. ${words}`);
+    put(dialog.button, `${verb} ${count(messages, "message")}`);
+    dialog.button.disabled = false;
+  }
+  const dialog = new Dialog({
+    title: `${verb} ${what}?`,
+    danger,
+    action: `${verb} ${what}`,
+    body: sentence,
+    opened: dry && (() => counted().catch((error) => put(sentence, error.message))),
+    run: async () => {
+      const refused = await withEach(rows, run, tell(done));
+      if (refused.length) throw new Error(`${count(refused.length, ...nouns)} refused: ${refused[0].message}`);
+      notice(`${done} ${what}.`);
+    },
+  });
+  return dialog.open();
+}
+
+/**
+ * Asks, and closes connections or consumers.
+ * @param {object[]} rows @param {{nouns: [string, string], words: string, path: (row: object) => string}} given
+ */
+export const closeAll = (rows, { path, ...given }) =>
+  actOnEach(rows, { ...given, verb: "Close", done: "Closed", run: (row) => api.remove(path(row)) });
+
 /** Pauses or resumes the delivery of a queue; asks nothing, because it can be taken back. */
 export async function pause(namespace, address, paused) {
   await api.post(api.destination(namespace, address, "actions", paused ? "pause" : "resume"));

@@ -85,7 +85,8 @@ export function locate(namespace) {
 function draw() {
   const [namespace = "default", place = "overview", address = ""] = here().path;
   const kind = /^(temporary-)?topic:/.test(address) ? "topics" : "queues";
-  const current = place === "destination" ? kind : place;
+  const party = ["connection", "consumer", "client"].includes(place) && "connections";
+  const current = place === "destination" ? kind : party || place;
   put(
     nav,
     PLACES.map(([id, name, key]) => {
@@ -125,7 +126,8 @@ function offer(names, current) {
 
 function change(name) {
   const [, place = "overview"] = here().path;
-  go([name, place === "destination" ? "queues" : place]);
+  const within = { destination: "queues", connection: "connections", consumer: "connections", client: "connections" };
+  go([name, within[place] ?? place]);
 }
 
 function toContent(event) {

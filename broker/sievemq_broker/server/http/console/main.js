@@ -12,7 +12,10 @@ import { failure, recovered } from "./notice.js";
 import { button, head, nothing } from "./parts.js";
 import * as session from "./session.js";
 import broker from "./views/broker.js";
+import client from "./views/client.js";
+import connection from "./views/connection.js";
 import connections from "./views/connections.js";
+import consumer from "./views/consumer.js";
 import deadLetters from "./views/deadletters.js";
 import destination from "./views/destination.js";
 import { queues, topics } from "./views/destinations.js";
@@ -45,6 +48,9 @@ const VIEWS = {
   scheduled,
   taps,
   connections,
+  connection,
+  consumer,
+  client,
   broker,
   rules,
   workbench,

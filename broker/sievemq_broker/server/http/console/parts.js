@@ -103,6 +103,16 @@ export function destinationLink(namespace, address, text = address) {
   return h("a", { class: "address", href: link([namespace, "destination", address]) }, text);
 }
 
+const linkTo =
+  (place) =>
+  (namespace, id, text = id) =>
+    h("a", { class: "id", href: link([namespace, place, id]) }, text);
+
+/** The links to a connection, a consumer and a client id; nothing where there is no client id. */
+export const connectionLink = linkTo("connection");
+export const consumerLink = linkTo("consumer");
+export const clientLink = (namespace, id) => (id === null ? "" : linkTo("client")(namespace, id));
+
 /** A selector that leads to the workbench. */
 export function selectorLink(namespace, { selector, dialect }, destination = "") {
   if (!selector) return h("span", { class: "dim" }, "every message");

@@ -2,6 +2,7 @@
 // position survive, and nothing jumps. In a narrow window CSS shows each row as a card (data-label names its cells).
 
 import { h, put, say } from "./dom.js";
+import { number } from "./format.js";
 
 /**
  * @typedef {object} Column
@@ -10,7 +11,22 @@ import { h, put, say } from "./dom.js";
  * @property {string[]} [sorts] orders that a press of the heading goes through, "-name" for the largest first; without
  *   them the heading is no button.
  * @property {string} [kind] class of its cells: "number", "main", "actions", "code", "spark".
+ * @property {((totals: object) => (string | Node)) | null} [total] what stands below all rows.
  */
+
+/**
+ * A column of figures, by which rows can be sorted.
+ * @param {string} label @param {string} name of the order, and of the figure.
+ * @param {((row: object) => (string | Node | Array)) | null} [cell] what stands in a row; the figure by default.
+ * @param {((figure: number) => string) | null} [total] the form of the figure of all rows, where there is one.
+ */
+export const figure = (label, name, cell = null, total = null) => ({
+  label,
+  kind: "number",
+  sorts: [`-${name}`, name],
+  cell: cell ?? ((row) => number(row[name])),
+  total: total && ((totals) => total(totals[name])),
+});
 
 export class Table {
   /**
@@ -21,20 +37,28 @@ export class Table {
    * @param {string | Node} given.empty what to say without rows.
    * @param {string} [given.sort] the order it has now, one of those of a column.
    * @param {((sort: string) => void) | null} [given.onsort] a heading was pressed.
+   * @param {(() => void) | null} [given.onchoose] another row was chosen; without it, rows cannot be.
+   * @param {boolean} [given.compact] rows are low: the list may be long.
    */
-  constructor({ label, columns, key, empty, sort = "", onsort = null }) {
+  constructor({ label, columns, key, empty, sort = "", onsort = null, onchoose = null, compact = false }) {
     this.columns = columns.filter((column) => column !== false);
     this.key = key;
     this.rows = new Map();
+    this.data = new Map(); // rows as they were given, by key
+    this.chosen = new Set(); // keys
+    this.onchoose = onchoose;
+    if (onchoose) this.columns.unshift({ label: "Choose", kind: "check", cell: (row) => this.#box(row) });
     this.sort = sort;
     this.onsort = onsort;
-    this.body = h("tbody", { role: "rowgroup" });
+    this.body = h("tbody", { role: "rowgroup", change: ({ target }) => this.#pick(target) });
+    this.foot = h("tfoot", { role: "rowgroup", hidden: true });
     this.heads = this.columns.map((column) => this.#head(column));
     this.table = h(
       "table",
-      { role: "table", "aria-label": label },
+      { role: "table", class: compact ? "compact" : null, "aria-label": label },
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, this.heads)),
       this.body,
+      this.foot,
     );
     this.empty = h("div", { class: "empty", hidden: true }, empty);
     this.node = h(
@@ -46,16 +70,21 @@ export class Table {
     this.#mark();
   }
 
-  /** Shows these rows, in this order. */
-  update(rows) {
+  /**
+   * Shows these rows, in this order.
+   * @param {object[]} rows @param {object | null} [totals] of all rows there are, where columns show some.
+   */
+  update(rows, totals = null) {
     const before = this.rows;
     this.rows = new Map();
+    this.data = new Map();
     let at = this.body.firstElementChild;
     for (const row of rows) {
       let key = this.key(row);
       while (this.rows.has(key)) key += "'"; // two that cannot be told apart are two all the same
       const line = before.get(key) ?? this.#line();
       this.rows.set(key, line);
+      this.data.set(key, row);
       this.columns.forEach((column, i) => show(line.cells[i], column.cell(row)));
       if (line === at) at = at.nextElementSibling;
       else this.body.insertBefore(line, at);
@@ -63,6 +92,46 @@ export class Table {
     for (const [key, line] of before) if (this.rows.get(key) !== line) line.remove();
     this.empty.hidden = rows.length > 0;
     this.table.hidden = rows.length === 0;
+    this.foot.hidden = totals === null || rows.length < 2;
+    if (totals) put(this.foot, this.#totals(totals));
+    this.choose([...this.chosen].filter((key) => this.rows.has(key)));
+  }
+
+  /** Chooses rows by their keys, and no others. */
+  choose(keys) {
+    this.chosen = new Set(keys);
+    if (!this.onchoose) return;
+    for (const [key, line] of this.rows) line.querySelector(".check input").checked = this.chosen.has(key);
+    const box = this.heads[0].querySelector("input");
+    box.checked = this.chosen.size > 0 && this.chosen.size === this.rows.size;
+    box.indeterminate = this.chosen.size > 0 && !box.checked;
+  }
+
+  #box(row) {
+    const key = this.key(row);
+    return h("input", { type: "checkbox", "aria-label": `Choose ${key}`, "data-key": key });
+  }
+
+  #pick({ checked, dataset: { key } }) {
+    if (key === undefined) return;
+    const others = [...this.chosen].filter((other) => other !== key);
+    this.choose(checked ? [...others, key] : others);
+    this.onchoose?.();
+  }
+
+  #totals(totals) {
+    const name = this.columns.findIndex(({ kind }) => kind === "main");
+    return h(
+      "tr",
+      { role: "row" },
+      this.columns.map(({ kind, label, total }, i) =>
+        h(
+          "td",
+          { role: "cell", class: i === name || total ? kind : null, "data-label": label },
+          i === name ? "All" : total?.(totals),
+        ),
+      ),
+    );
   }
 
   #line() {
@@ -81,11 +150,18 @@ export class Table {
 
   #head(column) {
     const sortable = column.sorts && this.onsort;
-    const content = sortable
-      ? h("button", { type: "button", class: "sort", click: () => this.#press(column.sorts) }, column.label)
-      : column.kind === "actions"
-        ? h("span", { class: "hidden" }, column.label)
-        : column.label;
+    const every = ({ target }) => {
+      this.choose(target.checked ? this.rows.keys() : []);
+      this.onchoose?.();
+    };
+    const chooses = this.onchoose && column.kind === "check";
+    const content = chooses
+      ? h("input", { type: "checkbox", "aria-label": "Choose all on this page", change: every })
+      : sortable
+        ? h("button", { type: "button", class: "sort", click: () => this.#press(column.sorts) }, column.label)
+        : column.kind === "actions"
+          ? h("span", { class: "hidden" }, column.label)
+          : column.label;
     return h("th", { role: "columnheader", scope: "col", class: column.kind ?? null }, content);
   }
 

@@ -1,10 +1,9 @@
 // The broker itself: what its process and its disk have, what it refuses, and to whom.
 
-import { link } from "../address.js";
 import { get } from "../api.js";
 import { h, put } from "../dom.js";
 import { ago, bytes, duration, number } from "../format.js";
-import { destinationLink, facts, head, nothing, section } from "../parts.js";
+import { connectionLink, destinationLink, facts, head, nothing, section } from "../parts.js";
 import { Table } from "../table.js";
 
 export default function broker({ namespace }) {
@@ -62,7 +61,7 @@ export default function broker({ namespace }) {
 
   function client(row) {
     if (!row.connection) return h("span", row.client);
-    return h("a", { href: link([namespace, "connections"], { id: row.connection }) }, row.client);
+    return connectionLink(namespace, row.connection, row.client);
   }
 
   return { title: "Broker", node, read };

@@ -1,99 +1,81 @@
 // Open connections, and how to close them.
 
-import { link, turn } from "../address.js";
 import * as api from "../api.js";
 import { badges } from "../attention.js";
-import { ask } from "../dialog.js";
-import { h, put } from "../dom.js";
-import { number, since } from "../format.js";
-import { notice } from "../notice.js";
-import { Pager, badge, button, destinationLink, head, nothing } from "../parts.js";
-import { allow, refusal } from "../rights.js";
-import { Table } from "../table.js";
+import { closeAll } from "../actions.js";
+import { h } from "../dom.js";
+import { bytes, number, since } from "../format.js";
+import { Listing } from "../listing.js";
+import { badge, clientLink, connectionLink, destinationLink, head, nothing } from "../parts.js";
+import { refusal } from "../rights.js";
+import { figure } from "../table.js";
 
-const PAGE = 100;
+const ONLY = [
+  ["blocked", "Blocked"],
+  ["holding", "With unacknowledged messages"],
+  ["congested", "Reading too slowly"],
+];
 
-export default function connections({ namespace, query, read: reread }) {
-  let asked = query;
-  const table = new Table({
+/** What a connection is not as it should be. */
+export function connectionBadges(row) {
+  return [
+    row.congested && badge("reads slowly", "warn"),
+    badges(row),
+    row.blocked_since && h("span", { title: row.blocked_by }, badge(`blocked ${since(row.blocked_since)}`, "bad")),
+    row.blocked_at && ["at ", destinationLink(row.namespace, row.blocked_at)],
+  ];
+}
+
+/** Columns of a table of connections. */
+export const connectionColumns = () => [
+  {
+    label: "Connection",
+    kind: "main",
+    sorts: ["opened", "-opened"],
+    cell: (row) => [connectionLink(row.namespace, row.id), " ", connectionBadges(row)],
+  },
+  { label: "Client id", sorts: ["client_id"], cell: (row) => clientLink(row.namespace, row.client_id) },
+  { label: "From", kind: "code", sorts: ["peer"], cell: (row) => row.peer },
+  { label: "User", sorts: ["user"], cell: (row) => row.user ?? "–" },
+  { label: "Namespace", cell: (row) => row.namespace },
+  { label: "Protocol", sorts: ["protocol"], cell: (row) => h("span", { title: row.agent }, row.protocol) },
+  figure("Consumers", "consumers", null, number),
+  figure("Unacked", "unacknowledged", null, number),
+  figure("Received", "bytes_in", (row) => bytes(row.bytes_in)),
+];
+
+/** Asks, and closes connections. */
+export const closeConnections = (rows) =>
+  closeAll(rows, {
+    nouns: ["connection", "connections"],
+    words: "Their unacknowledged messages return to their queues. The clients may reconnect.",
+    path: (row) => api.path("connections", row.id),
+  });
+
+/** Why some of these connections cannot be closed. */
+export const closingRefused = (rows) =>
+  rows.map(({ may, namespace }) => refusal(may, "manage", `all of namespace ${namespace}`)).find(Boolean) ?? null;
+
+export default function connections({ query, read: reread }) {
+  const list = new Listing({
     label: "Connections",
+    nouns: ["connection", "connections"],
+    query,
+    reread,
+    load: (asked, signal) => api.get("/connections", asked, signal),
+    rows: "connections",
+    order: "opened",
+    search: "Filter by client id, user, address, agent or protocol",
+    only: ONLY,
     key: (row) => row.id,
+    columns: connectionColumns(),
     empty: nothing("No connections.", "Only connections to namespaces that you may view as a whole are listed."),
-    columns: [
-      {
-        label: "Client",
-        kind: "main",
-        cell: (row) => [
-          h("span", row.client_id ?? row.id),
-          " ",
-          row.congested && badge("reads slowly", "warn"),
-          badges(row),
-          row.blocked_since &&
-            h("span", { title: row.blocked_by }, badge(`blocked ${since(row.blocked_since)}`, "bad")),
-          row.blocked_at && ["at ", destinationLink(row.namespace, row.blocked_at)],
-        ],
-      },
-      { label: "From", kind: "code", cell: (row) => row.peer },
-      { label: "User", cell: (row) => row.user ?? h("span", { class: "dim" }, "anonymous") },
-      { label: "Namespace", cell: (row) => row.namespace },
-      {
-        label: "Protocol",
-        cell: (row) => [row.protocol, row.agent && h("div", { class: "dim" }, row.agent)],
-      },
-      { label: "Sessions", kind: "number", cell: (row) => number(row.sessions) },
-      { label: "Consumers", kind: "number", cell: (row) => number(row.consumers) },
-      { label: "Unacknowledged", kind: "number", cell: (row) => number(row.unacknowledged) },
-      {
-        label: "Actions",
-        kind: "actions",
-        cell: (row) =>
-          allow(
-            button("Close…", () => close(row), "small risky"),
-            refusal(row.may, "manage", `all of namespace ${row.namespace}`),
-          ),
-      },
-    ],
+    verbs: [{ text: "Close…", kind: "risky", run: closeConnections, reason: closingRefused }],
   });
-  const pager = new Pager((cursor, before) => {
-    turn({ cursor }, before);
-    asked = new URLSearchParams({ cursor });
-    reread();
-  });
-  const only = h("p", { class: "note" });
-  const node = h("div", head("Connections"), only, table.node, pager.node);
-
-  async function close(row) {
-    const done = await ask({
-      title: "Close this connection?",
-      action: "Close it",
-      danger: true,
-      body: [
-        h("p", h("code", row.client_id ?? row.id), " from ", h("code", row.peer)),
-        h("p", "Its unacknowledged messages return to their queues. The client may reconnect."),
-      ],
-      run: () => api.remove(api.path("connections", row.id)),
-    });
-    if (!done) return;
-    notice("The connection is closed.");
-    reread();
-  }
-
-  async function read(signal) {
-    const id = asked.get("id");
-    only.hidden = !id;
-    if (id)
-      put(only, "Only ", h("code", id), ". ", h("a", { href: link([namespace, "connections"]) }, "All connections"));
-    const answer = await api.get("/connections", { id, cursor: asked.get("cursor"), limit: PAGE }, signal);
-    table.update(answer.connections);
-    pager.update(answer.next, asked.get("cursor"));
-  }
-
   return {
     title: "Connections",
-    node,
-    read,
-    query: (fresh) => {
-      asked = fresh;
-    },
+    node: h("div", head("Connections"), list.node),
+    read: (signal) => list.read(signal),
+    query: (fresh) => list.query(fresh),
   };
 }

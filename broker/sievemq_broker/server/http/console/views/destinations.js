@@ -1,45 +1,59 @@
-// Queues, or topics: a list that can be filtered, sorted and paged, with what each did in the last minutes.
+// Queues, or topics: a list that can be filtered, sorted and paged, with what each did in the last minute.
 
-import { requery, turn } from "../address.js";
 import * as api from "../api.js";
+import { actOnEach, declare } from "../actions.js";
 import { badges } from "../attention.js";
-import { declare } from "../actions.js";
 import { h } from "../dom.js";
-import { bytes, number, rate } from "../format.js";
-import { Pager, badge, button, choice, destinationLink, head, limitBadge, nothing } from "../parts.js";
-import { depths, note } from "../recent.js";
-import { allow, makes } from "../rights.js";
+import { bytes, duration, number, rate } from "../format.js";
+import { Listing } from "../listing.js";
+import { badge, button, choice, destinationLink, head, limitBadge, nothing } from "../parts.js";
+import { allow, makes, refusal } from "../rights.js";
 import { sparkline } from "../sparkline.js";
-import { Table } from "../table.js";
+import { figure } from "../table.js";
 
-const PAGE = 50;
+/** Samples of a row, for its line. */
+export const RECENT = 60;
+
+const ONLY = [
+  ["waiting", "With waiting messages"],
+  ["unconsumed", "Waiting without a consumer"],
+  ["in_flight", "With messages in flight"],
+  ["scheduled", "With scheduled messages"],
+  ["paused", "Paused"],
+  ["at_limit", "At a limit"],
+  ["blocked", "With blocked senders"],
+];
+
+const age = (ms) => (ms ? duration(ms) : "–");
 
 /** Columns of a table of queues. */
 export function queueColumns(namespace, kind = "Queue") {
   return [
     { label: kind, kind: "main", sorts: ["address"], cell: (row) => name(namespace, row) },
-    { label: "Ready", kind: "number", sorts: ["-depth", "depth"], cell: (row) => number(row.depth) },
-    { label: "Recently", kind: "spark", cell: (row) => sparkline(depths(row), `recent depth of ${row.name}`) },
-    { label: "In flight", kind: "number", sorts: ["-in_flight"], cell: (row) => number(row.in_flight) },
-    { label: "Scheduled", kind: "number", sorts: ["-scheduled"], cell: (row) => number(row.scheduled) },
-    { label: "In", kind: "number", sorts: ["-in_rate"], cell: (row) => rate(row.in_rate) },
-    { label: "Out", kind: "number", sorts: ["-out_rate"], cell: (row) => rate(row.out_rate) },
-    { label: "Consumers", kind: "number", sorts: ["-consumers"], cell: (row) => number(row.consumers) },
-    { label: "Size", kind: "number", sorts: ["-bytes"], cell: (row) => bytes(row.bytes) },
+    figure("Ready", "depth", null, number),
+    figure("Oldest", "oldest", (row) => age(row.oldest_ms)),
+    { label: "Recently", kind: "spark", cell: (row) => sparkline(row.recent, `recent depth of ${row.name}`) },
+    figure("In flight", "in_flight", null, number),
+    figure("Scheduled", "scheduled", null, number),
+    figure("In", "in_rate", (row) => rate(row.in_rate)),
+    figure("Out", "out_rate", (row) => rate(row.out_rate)),
+    { ...figure("Consumers", "consumers", null, number), sorts: ["consumers", "-consumers"] },
+    figure("Size", "bytes", (row) => bytes(row.bytes), bytes),
   ];
 }
 
 function topicColumns(namespace) {
   return [
     { label: "Topic", kind: "main", sorts: ["address"], cell: (row) => name(namespace, row) },
-    { label: "Published", kind: "number", cell: (row) => number(row.counters.published) },
-    { label: "In", kind: "number", sorts: ["-in_rate"], cell: (row) => rate(row.in_rate) },
-    { label: "Out", kind: "number", sorts: ["-out_rate"], cell: (row) => rate(row.out_rate) },
-    { label: "Subscriptions", kind: "number", cell: (row) => number(row.subscriptions) },
-    { label: "Consumers", kind: "number", sorts: ["-consumers"], cell: (row) => number(row.consumers) },
-    { label: "Waiting", kind: "number", sorts: ["-depth", "depth"], cell: (row) => number(row.depth) },
-    { label: "In flight", kind: "number", sorts: ["-in_flight"], cell: (row) => number(row.in_flight) },
-    { label: "Size", kind: "number", sorts: ["-bytes"], cell: (row) => bytes(row.bytes) },
+    figure("Published", "published", (row) => number(row.counters.published)),
+    figure("In", "in_rate", (row) => rate(row.in_rate)),
+    figure("Out", "out_rate", (row) => rate(row.out_rate)),
+    figure("Subscriptions", "subscriptions"),
+    figure("Consumers", "consumers", null, number),
+    figure("Waiting", "depth", null, number),
+    figure("Oldest", "oldest", (row) => age(row.oldest_ms)),
+    figure("In flight", "in_flight", null, number),
+    figure("Size", "bytes", (row) => bytes(row.bytes), bytes),
   ];
 }
 
@@ -60,86 +74,80 @@ export const queues = (context) =>
 export const topics = (context) =>
   destinations(context, { kind: "topic", title: "Topics", columns: topicColumns(context.namespace) });
 
+// What can be done with several at a time: how it is told, and the request.
+const VERBS = {
+  Pause: ["Paused", "Delivery stops. Messages are still accepted.", (at) => api.post(`${at}/actions/pause`)],
+  Resume: ["Resumed", "Delivery goes on.", (at) => api.post(`${at}/actions/resume`)],
+  Purge: [
+    "Purged",
+    "Messages in flight stay. This cannot be undone.",
+    (at, dry) => api.post(`${at}/actions/purge`, { dry_run: dry }),
+  ],
+  Delete: [
+    "Deleted",
+    "Their consumers will be closed. This cannot be undone.",
+    (at, dry) => api.remove(at, { dry_run: dry }),
+  ],
+};
+
+function verbOf(namespace, kind, verb) {
+  const [done, words, request] = VERBS[verb];
+  const danger = verb === "Purge" || verb === "Delete";
+  const run = (row, dry = false) => request(api.destination(namespace, row.address), dry);
+  const dry = danger ? (row) => run(row, true) : null;
+  const nouns = /** @type {[string, string]} */ ([kind, `${kind}s`]);
+  return {
+    text: `${verb}…`,
+    kind: danger ? "risky" : "",
+    run: (rows) => actOnEach(rows, { nouns, verb, done, words, danger, dry, run: (row) => run(row) }),
+    reason: (rows) => rows.map((row) => refusal(row.may, "manage", row.address)).find(Boolean) ?? null,
+  };
+}
+
 function destinations({ namespace, query, read: reread, signal: gone }, { kind, title, columns }) {
-  const order = "address";
-  let asked = query;
-  const filter = h("input", {
-    type: "search",
-    placeholder: "Filter by name, such as orders or *.eu",
-    "aria-label": "Filter by name",
-    "data-search": true,
-    spellcheck: "false",
-    value: query.get("like") ?? "",
-    input: () => change({ like: filter.value.trim(), cursor: "" }),
-  });
   const kinds = choice(
     [
       [kind, title],
       [`temporary-${kind}`, `Temporary ${title.toLowerCase()}`],
     ],
     query.get("kind") ?? kind,
-    (value) => change({ kind: value === kind ? "" : value, cursor: "" }),
+    (value) => list.change({ kind: value === kind ? "" : value, cursor: "" }),
   );
   kinds.setAttribute("aria-label", "Kind");
-  const table = new Table({
+  const list = new Listing({
     label: title,
+    nouns: [kind, title.toLowerCase()],
+    query,
+    reread,
+    load: (asked, signal) =>
+      api.list(namespace, "destinations", { recent: RECENT, ...asked, kind: asked.kind || kind }, signal),
+    rows: "destinations",
+    order: "address",
+    search: "Filter by name, such as orders or *.eu",
+    only: ONLY,
+    tools: [kinds],
     columns,
     key: (row) => row.address,
-    sort: query.get("sort") ?? order,
-    onsort: (sort) => change({ sort, cursor: "" }),
+    verbs: Object.keys(VERBS)
+      .filter((verb) => verb !== "Purge" || kind === "queue")
+      .map((verb) => verbOf(namespace, kind, verb)),
     empty: nothing(
       `No ${title.toLowerCase()} here.`,
       `A ${kind} is created at its first use, or with the button above.`,
     ),
   });
-  const total = h("span", { class: "dim", role: "status" });
-  const pager = new Pager((cursor, before) => change({ cursor }, (changes) => turn(changes, before)));
   const make = button(`New ${kind}`, () => declare(namespace, kind), "primary");
   makes(namespace, kind, gone).then(
     (reason) => allow(make, reason),
     () => {}, // the read below reports errors
   );
-  const node = h(
-    "div",
-    head(title, { actions: [make] }),
-    h("div", { class: "tools" }, filter, kinds, total),
-    table.node,
-    pager.node,
-  );
-
-  function change(changes, show = requery) {
-    show(changes);
-    asked = new URLSearchParams({ ...Object.fromEntries(asked), ...changes });
-    reread();
-  }
-
-  async function read(signal) {
-    const answer = await api.list(
-      namespace,
-      "destinations",
-      {
-        kind: asked.get("kind") || kind,
-        like: asked.get("like"),
-        sort: asked.get("sort") || order,
-        cursor: asked.get("cursor"),
-        limit: PAGE,
-      },
-      signal,
-    );
-    table.update(answer.destinations);
-    total.textContent = `${number(answer.total)} ${answer.total === 1 ? kind : title.toLowerCase()}`;
-    pager.update(answer.next, asked.get("cursor"));
-    if (kind !== "queue") return;
-    await note(answer.destinations, signal); // the lines come when they are known
-    table.update(answer.destinations);
-  }
-
-  function requeried(fresh) {
-    asked = fresh;
-    if (document.activeElement !== filter) filter.value = fresh.get("like") ?? "";
-    kinds.value = fresh.get("kind") || kind;
-    table.sorted(fresh.get("sort") || order);
-  }
-
-  return { title, node, read, query: requeried };
+  return {
+    title,
+    node: h("div", head(title, { actions: [make] }), list.node),
+    read: (signal) => list.read(signal),
+    query: (fresh) => {
+      kinds.value = fresh.get("kind") || kind;
+      list.query(fresh);
+    },
+  };
 }

@@ -6,12 +6,11 @@ import { get, list } from "../api.js";
 import { Chart, ratesChart, samplesOf } from "../chart.js";
 import { h, put, say } from "../dom.js";
 import { ago, bytes, compact, number, rate } from "../format.js";
-import { note } from "../recent.js";
 import * as live from "../live.js";
 import { gauge, head, linkButton, nothing, section } from "../parts.js";
 import { sparkline } from "../sparkline.js";
 import { Table } from "../table.js";
-import { queueColumns } from "./destinations.js";
+import { RECENT, queueColumns } from "./destinations.js";
 
 const BUSY = 8;
 const KEEP = 150; // samples, one each reading
@@ -94,7 +93,7 @@ export default function overview({ namespace, signal: gone }) {
     const [broker, attention, deepest] = await Promise.all([
       get("/broker", {}, signal),
       get("/attention", {}, signal),
-      list(namespace, "destinations", { kind: "queue", sort: "-depth", limit: BUSY }, signal),
+      list(namespace, "destinations", { kind: "queue", sort: "-depth", limit: BUSY, recent: RECENT }, signal),
     ]);
     busiest.update(deepest.destinations);
     found = attention;
@@ -112,8 +111,6 @@ export default function overview({ namespace, signal: gone }) {
       own = [...(own ?? []), sampleOf(broker)].slice(-KEEP);
       draw();
     }
-    await note(deepest.destinations, signal);
-    busiest.update(deepest.destinations);
   }
 
   // Samples from before this page was opened; a user who may not see all destinations sees totals from now on.

@@ -10,7 +10,7 @@ import { allow, refusal } from "../rights.js";
 import { Table } from "../table.js";
 
 const PAGE = 50;
-const MOST = 20; // queues that are shown together
+const TOGETHER = 20; // queues of a page
 
 /** Of one queue. */
 export function scheduledOf({ namespace, address, query, read: reread }) {
@@ -48,15 +48,23 @@ export function scheduledOf({ namespace, address, query, read: reread }) {
 }
 
 /** Of all queues of a namespace. */
-export default function scheduled({ namespace, read: reread }) {
+export default function scheduled({ namespace, query, read: reread }) {
   const place = h("div");
   const tables = new Map();
-  const node = h("div", head("Scheduled"), place);
+  let cursor = query.get("cursor") ?? "";
+  const pager = new Pager((to, before) => {
+    turn({ cursor: to }, before);
+    cursor = to;
+    reread();
+  });
+  const node = h("div", head("Scheduled"), place, pager.node);
 
   async function read(signal) {
-    const list = await api.list(namespace, "destinations", { sort: "-scheduled", limit: MOST }, signal);
-    const shown = (row) => row.scheduled > 0 && !row.kind.endsWith("topic") && row.may.includes("browse");
+    const given = { only: "scheduled", sort: "-scheduled", cursor, limit: TOGETHER };
+    const list = await api.list(namespace, "destinations", given, signal);
+    const shown = (row) => !row.kind.endsWith("topic") && row.may.includes("browse");
     const queues = list.destinations.filter(shown);
+    pager.update(list.next, cursor);
     const pages = await Promise.all(
       queues.map((row) => api.get(api.destination(namespace, row.address, "scheduled"), { limit: 10 }, signal)),
     );
@@ -93,7 +101,14 @@ export default function scheduled({ namespace, read: reread }) {
     };
   }
 
-  return { title: "Scheduled", node, read };
+  return {
+    title: "Scheduled",
+    node,
+    read,
+    query: (fresh) => {
+      cursor = fresh.get("cursor") ?? "";
+    },
+  };
 }
 
 function scheduledTable(namespace, address, reread, reason) {

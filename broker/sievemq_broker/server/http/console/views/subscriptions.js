@@ -1,53 +1,51 @@
 // Subscriptions of topics, what waits for them, and whether they have a consumer.
 
-import { link, turn } from "../address.js";
+import { link } from "../address.js";
+import { actOnEach } from "../actions.js";
 import * as api from "../api.js";
 import { badges } from "../attention.js";
-import { ask } from "../dialog.js";
 import { h } from "../dom.js";
-import { bytes, count, number } from "../format.js";
-import { notice } from "../notice.js";
-import { Pager, badge, button, destinationLink, head, nothing, selectorLink } from "../parts.js";
-import { allow, refusal } from "../rights.js";
-import { Table } from "../table.js";
+import { bytes, duration, number } from "../format.js";
+import { Listing } from "../listing.js";
+import { badge, clientLink, destinationLink, head, nothing, selectorLink } from "../parts.js";
+import { refusal } from "../rights.js";
+import { figure } from "../table.js";
 
-const PAGE = 100;
+const ONLY = [
+  ["offline", "Offline"],
+  ["waiting", "With waiting messages"],
+  ["in_flight", "With messages in flight"],
+];
 
 export const subscriptionKey = (row) =>
   JSON.stringify([row.topic, row.client_id, row.name, row.shared, row.selector, row.counters.enqueued]);
 
 /** Columns of a table of subscriptions. The first names the topic. */
-export function subscriptionColumns(namespace, reread) {
+export function subscriptionColumns(namespace) {
   return [
-    { label: "Topic", kind: "main", cell: (row) => destinationLink(namespace, row.topic) },
-    { label: "Subscription", kind: "main", cell: (row) => row.name ?? h("span", { class: "dim" }, "unnamed") },
-    { label: "Client id", cell: (row) => row.client_id ?? "" },
+    { label: "Topic", kind: "main", sorts: ["topic"], cell: (row) => destinationLink(namespace, row.topic) },
+    {
+      label: "Subscription",
+      kind: "main",
+      sorts: ["name"],
+      cell: (row) => row.name ?? h("span", { class: "dim" }, "unnamed"),
+    },
+    { label: "Client id", sorts: ["client_id"], cell: (row) => clientLink(namespace, row.client_id) },
     {
       label: "Kind",
       kind: "kinds",
       cell: (row) => [
-        row.durable && badge("durable"),
-        " ",
-        row.shared && badge("shared"),
+        [row.durable && "durable", row.shared && "shared"].filter(Boolean).join(" "),
         " ",
         row.active ? badges(row) : badge("offline", "warn"),
       ],
     },
     { label: "Selector", kind: "code", cell: (row) => selectorLink(namespace, row) },
-    { label: "Waiting", kind: "number", cell: (row) => waiting(namespace, row) },
-    { label: "In flight", kind: "number", cell: (row) => number(row.in_flight) },
-    { label: "Size", kind: "number", cell: (row) => bytes(row.bytes) },
-    { label: "Consumers", kind: "number", cell: (row) => number(row.consumers) },
-    {
-      label: "Actions",
-      kind: "actions",
-      cell: (row) =>
-        row.durable &&
-        allow(
-          button("Remove…", () => removeSubscription(namespace, row, reread), "small risky"),
-          refusal(row.may, "manage", row.topic),
-        ),
-    },
+    figure("Waiting", "depth", (row) => waiting(namespace, row), number),
+    figure("Oldest", "oldest", (row) => (row.oldest_ms ? duration(row.oldest_ms) : "–")),
+    figure("In flight", "in_flight", null, number),
+    figure("Size", "bytes", (row) => bytes(row.bytes), bytes),
+    figure("Consumers", "consumers", null, number),
   ];
 }
 
@@ -57,55 +55,47 @@ function waiting(namespace, row) {
   return h("a", { href: link([namespace, "destination", row.topic, "messages"], whose) }, number(row.depth));
 }
 
-async function removeSubscription(namespace, row, reread) {
-  const done = await ask({
-    title: `Remove the subscription ${row.name}?`,
-    action: "Remove it",
-    danger: true,
-    body: h(
-      "p",
-      row.depth ? `${count(row.depth, "message")} that wait in it will be lost. ` : "No messages wait in it. ",
-      "This cannot be undone.",
-    ),
-    run: () => api.remove(api.path("namespaces", namespace, "subscriptions", row.client_id ?? "-", row.name)),
-  });
-  if (!done) return;
-  notice(`The subscription ${row.name} is removed.`);
-  reread();
-}
+const removal = {
+  text: "Remove…",
+  kind: "risky",
+  run: (rows) =>
+    actOnEach(rows, {
+      nouns: ["subscription", "subscriptions"],
+      verb: "Remove",
+      done: "Removed",
+      words: "Messages that wait in it will be lost. This cannot be undone.",
+      dry: (row) => remove(row, { dry_run: true }),
+      run: (row) => remove(row),
+    }),
+  reason: (rows) =>
+    rows.every(({ durable }) => durable)
+      ? (rows.map(({ may, topic }) => refusal(may, "manage", topic)).find(Boolean) ?? null)
+      : "One that is not durable ends with its consumers.",
+};
+
+const remove = (row, query = {}) =>
+  api.remove(api.path("namespaces", row.namespace, "subscriptions", row.client_id ?? "-", row.name), query);
 
 export default function subscriptions({ namespace, query, read: reread }) {
-  let asked = query;
-  const table = new Table({
+  const list = new Listing({
     label: "Subscriptions",
-    columns: subscriptionColumns(namespace, reread),
+    nouns: ["subscription", "subscriptions"],
+    query,
+    reread,
+    load: (asked, signal) => api.list(namespace, "subscriptions", asked, signal),
+    rows: "subscriptions",
+    order: "topic",
+    search: "Filter by name, client id or topic",
+    only: ONLY,
+    columns: subscriptionColumns(namespace),
+    verbs: [removal],
     key: subscriptionKey,
     empty: nothing("No subscriptions.", "They appear when a consumer subscribes to a topic."),
   });
-  const pager = new Pager((cursor, before) => {
-    turn({ cursor }, before);
-    asked = new URLSearchParams({ cursor });
-    reread();
-  });
-  const node = h("div", head("Subscriptions"), table.node, pager.node);
-
-  async function read(signal) {
-    const answer = await api.list(
-      namespace,
-      "subscriptions",
-      { cursor: asked.get("cursor"), like: asked.get("like"), limit: PAGE },
-      signal,
-    );
-    table.update(answer.subscriptions);
-    pager.update(answer.next, asked.get("cursor"));
-  }
-
   return {
     title: "Subscriptions",
-    node,
-    read,
-    query: (fresh) => {
-      asked = fresh;
-    },
+    node: h("div", head("Subscriptions"), list.node),
+    read: (signal) => list.read(signal),
+    query: (fresh) => list.query(fresh),
   };
 }

@@ -1,16 +1,15 @@
 // Taps: what the broker keeps for archives and queries until they have read it, and how far those are behind.
 
-import { turn } from "../address.js";
 import * as api from "../api.js";
 import { ask } from "../dialog.js";
 import { h } from "../dom.js";
 import { ago, bytes, count, duration, number } from "../format.js";
+import { Listing } from "../listing.js";
 import { notice } from "../notice.js";
-import { Pager, badge, button, destinationLink, head, nothing, selectorLink } from "../parts.js";
+import { badge, button, destinationLink, head, nothing, selectorLink } from "../parts.js";
 import { allow } from "../rights.js";
-import { Table } from "../table.js";
+import { figure } from "../table.js";
 
-const PAGE = 100;
 const FULL = 0.8; // of what it may hold; then it is shown
 
 export const tapKey = (row) => `${row.destination} ${row.id}`;
@@ -18,13 +17,13 @@ export const tapKey = (row) => `${row.destination} ${row.id}`;
 /** Columns of a table of taps. The second names the destination. */
 export function tapColumns(namespace, reread) {
   return [
-    { label: "Tap", kind: "main", cell: (row) => [h("span", row.name), " ", badges(row)] },
-    { label: "On", kind: "main", cell: (row) => destinationLink(namespace, row.destination) },
+    { label: "Tap", kind: "main", sorts: ["name"], cell: (row) => [h("span", row.name), " ", badges(row)] },
+    { label: "On", kind: "main", sorts: ["destination"], cell: (row) => destinationLink(namespace, row.destination) },
     { label: "Selector", kind: "code", cell: (row) => selectorLink(namespace, row, row.destination) },
-    { label: "Lag", kind: "number", cell: (row) => number(row.lag) },
-    { label: "Behind", kind: "number", cell: (row) => (row.lag_ms ? duration(row.lag_ms) : "–") },
-    { label: "Missed", kind: "number", cell: missed },
-    { label: "Holds", kind: "number", cell: held },
+    figure("Lag", "lag"),
+    figure("Behind", "lag_ms", (row) => (row.lag_ms ? duration(row.lag_ms) : "–")),
+    figure("Missed", "missed", missed),
+    figure("Holds", "bytes", held),
     { label: "Reader", kind: "when", cell: reader },
     {
       label: "Actions",
@@ -102,9 +101,15 @@ async function remove(namespace, row, reread) {
 }
 
 export default function taps({ namespace, query, read: reread }) {
-  let asked = query;
-  const table = new Table({
+  const list = new Listing({
     label: "Taps",
+    nouns: ["tap", "taps"],
+    query,
+    reread,
+    load: (asked, signal) => api.list(namespace, "taps", asked, signal),
+    rows: "taps",
+    order: "destination",
+    search: "Filter by name or destination",
     columns: tapColumns(namespace, reread),
     key: tapKey,
     empty: nothing(
@@ -115,26 +120,10 @@ export default function taps({ namespace, query, read: reread }) {
       ".",
     ),
   });
-  const pager = new Pager((cursor, before) => {
-    turn({ cursor }, before);
-    asked = new URLSearchParams({ cursor });
-    reread();
-  });
-  const node = h("div", head("Taps"), table.node, pager.node);
-
-  async function read(signal) {
-    const given = { cursor: asked.get("cursor"), like: asked.get("like"), limit: PAGE };
-    const answer = await api.list(namespace, "taps", given, signal);
-    table.update(answer.taps);
-    pager.update(answer.next, asked.get("cursor"));
-  }
-
   return {
     title: "Taps",
-    node,
-    read,
-    query: (fresh) => {
-      asked = fresh;
-    },
+    node: h("div", head("Taps"), list.node),
+    read: (signal) => list.read(signal),
+    query: (fresh) => list.query(fresh),
   };
 }
