@@ -20,6 +20,7 @@ import pytest
 from sievemq import ConnectionFactory, JMSContext, JMSRuntimeException
 
 from .kill import COMMAND
+from .test_salvage import run
 
 #: The reserve takes 16 MiB of it.
 DISK = "64m"
@@ -191,6 +192,40 @@ def test_consumers_continue_and_confirmed_messages_survive_a_kill(disk: Callable
         context.create_producer().send(context.create_queue("q"), f"{len(confirmed)} again")
         assert take(context, 1) == [len(confirmed)]
     assert taken == confirmed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_a_backup_does_no_harm_on_a_full_disk(disk: Callable[..., Disk], tmp_path: Path, kind: str) -> None:
+    full = disk("fail", kind)
+
+    def backup(to: Path) -> tuple[int, str]:
+        done = subprocess.run(
+            ["nsenter", "--mount", "--target", str(full.wait_for("pid", 1)["pid"]), *COMMAND,
+             "store", "backup", str(tmp_path / "disk" / "data"), str(to)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout + done.stderr
+
+    with ConnectionFactory(full.url(1)).create_context() as context:
+        queue, producer = context.create_queue("q"), context.create_producer()
+        for number in range(500):
+            producer.send(queue, f"{number} {BODY}")
+        code, said = backup(tmp_path / "disk" / "backup")
+        assert (code, "so the backup was given up" in said) == (1, True), said
+        assert not list(full.inside(1).glob("backup*"))
+        count = 500
+        with pytest.raises(JMSRuntimeException, match="is full"):
+            for count in range(500, 10_000):
+                producer.send(queue, f"{count} {BODY}")
+        code, said = backup(tmp_path / "elsewhere")
+        assert (code, f"{count} messages" in said) == (0, True), said
+        assert take(context, count) == list(range(count))
+        while "warnings" in full.ready(1)[1]:
+            pass
+        context.create_producer().send(context.create_queue("q"), f"{count} again")
+        assert take(context, 1) == [count]
+    assert run("check", tmp_path / "elsewhere").exit_code == 0
 
 
 @pytest.mark.slow
