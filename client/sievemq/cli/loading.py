@@ -67,7 +67,7 @@ def build(arguments: Sequence[str]) -> Callable[[Sequence[str]], int]:
     def call(args: Sequence[str]) -> int:
         contexts.choose(saved)
         try:
-            values = _values_of_context(command.commands.get(name))
+            values = _values_of_context(_named(command.commands.get(name), args))
             hidden = {*values, "SIEVEMQ_USER"} if saved is not None else set()
             with _without_variables(hidden):  # what is named on the command line goes before the environment
                 command.main(
@@ -105,6 +105,13 @@ def _split(arguments: Sequence[str]) -> tuple[str | None, str]:
     if first.startswith("--context="):
         return first.partition("=")[2], "".join(rest[:1])
     return None, first
+
+
+def _named(command: Any, words: Sequence[str]) -> Any:
+    """The subcommand of a group that a command line names; the group, if it names none."""
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    return command
 
 
 def _values_of_context(command: Any) -> dict[str, str]:
