@@ -28,6 +28,7 @@ VIEWS = [
     "#/default/connections",
     "#/default/broker",
     "#/default/client/desk-4",
+    "#/default/record",
     "#/default/taps",
     "#/default/rules",
     ORDERS,
