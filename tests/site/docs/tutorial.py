@@ -31,6 +31,8 @@ ANY = (
     (re.compile(r"= \d{13}$", re.MULTILINE), "= 0000000000000"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?: to \d\d:\d\d)?"), "0000-00-00 00:00"),
     (re.compile(r"ID:\w{10}-\d+:"), "ID:…:"),
+    (re.compile(r"127\.0\.0\.1:\d{4,5}"), "127.0.0.1:00000"),
+    (re.compile(r"'\w{10}-\d+\.\d+'"), "'0000000000-0.0'"),
 )
 STYLE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 DEADLINE = 60.0
