@@ -153,14 +153,14 @@ def test_a_refusal_stays_in_the_dialog(page: Page, broker: EmbeddedBroker, clien
 def test_chosen_messages(page: Page, broker: EmbeddedBroker, client: JMSContext, depth: Depth) -> None:
     send(client, "work", 4)
     open_view(page, broker, f"{WORK}/messages")
-    page.until("document.querySelectorAll('input[type=checkbox]').length === 4")
-    page.click("tr:nth-child(2) input[type=checkbox]")
-    page.click("tr:nth-child(4) input[type=checkbox]")
+    page.until("document.querySelectorAll('tbody input[type=checkbox]').length === 4")
+    page.click("tbody tr:nth-child(2) input[type=checkbox]")
+    page.click("tbody tr:nth-child(4) input[type=checkbox]")
     page.shows("2 messages chosen")
     page.click(".chosen button", "Delete…")
     confirm(page, "Delete 2 messages", "Deleted 2 messages.")
     assert depth("queue:work") == 2
-    page.until("document.querySelectorAll('input[type=checkbox]').length === 2")
+    page.until("document.querySelectorAll('tbody input[type=checkbox]').length === 2")
     page.click("td.main a")
     page.shows("JMSTimestamp")
     page.click("button", "Move…")

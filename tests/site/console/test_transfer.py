@@ -64,8 +64,8 @@ def test_a_selection_is_exported_and_imported(
     send(client, "work", 3)
     open_view(page, broker, f"{WORK}/messages")
     page.value(KEEP)
-    page.click("tr:nth-child(1) input[type=checkbox]")
-    page.click("tr:nth-child(3) input[type=checkbox]")
+    page.click("tbody tr:nth-child(1) input[type=checkbox]")
+    page.click("tbody tr:nth-child(3) input[type=checkbox]")
     page.click(".chosen button", "Export")
     text = page.until("saved.length === 2 && saved.find((each) => each.includes('\\n'))")
     assert [json.loads(line)["body"] for line in text.splitlines()] == ["one", "text 1"]

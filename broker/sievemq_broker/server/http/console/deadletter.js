@@ -1,6 +1,6 @@
 // What a dead letter tells: why it is one, who failed it last, and when.
 
-import { destinationLink, facts } from "./parts.js";
+import { clientLink, consumerLink, destinationLink, facts } from "./parts.js";
 import { h } from "./dom.js";
 import { ago, number, time } from "./format.js";
 
@@ -18,11 +18,15 @@ export const why = (reason, error) => [
 ];
 
 /** When it failed last, and which client had it then. */
-export const lastFailure = (group) => [moment(group.last_failure), group.failed_by && failedBy(group.failed_by)];
+export const lastFailure = (namespace, group) => [
+  moment(group.last_failure),
+  group.failed_by && failedBy(namespace, group.failed_by),
+];
 
-function failedBy({ client_id: id, user, address, consumer }) {
-  const rest = [id && user && `user ${user}`, address, consumer && `consumer ${consumer}`].filter(Boolean);
-  return [h("b", id ?? (user ? `user ${user}` : "a client without a name")), h("small", rest.join(" · "))];
+function failedBy(namespace, { client_id: id, user, address, consumer }) {
+  const name = id ? clientLink(namespace, id) : user ? `user ${user}` : "a client without a name";
+  const by = consumer && consumerLink(namespace, consumer, `consumer ${consumer}`);
+  return [h("b", name), h("small", id && user && `user ${user} · `, address, address && by && " · ", by)];
 }
 
 /** When: the time, and how long ago. */
@@ -38,7 +42,7 @@ export function deadLetterFacts(namespace, { properties }) {
   const known = [client_id, user, address, consumer].some(Boolean);
   return facts([
     ["Why", why(note("Reason"), note("Error"))],
-    known && ["Failed by", failedBy({ client_id, user, address, consumer })],
+    known && ["Failed by", failedBy(namespace, { client_id, user, address, consumer })],
     note("LastFailure") && ["Last failure", moment(note("LastFailure"))],
     note("FirstFailure") && ["First failure", moment(note("FirstFailure"))],
     ["Failed attempts", number(note("Attempts"))],

@@ -64,7 +64,7 @@ export default function deadLetters({ namespace, read: reread }) {
             row.origin ? [destinationLink(namespace, row.origin), row.subscription && ` · ${row.subscription}`] : "–",
         },
         { label: "Messages", kind: "number", cell: (row) => number(row.messages) },
-        { label: "Last failure", kind: "failure", cell: (row) => h("div", row.last_failure ? lastFailure(row) : "–") },
+        { label: "Last failure", kind: "failure", cell: (row) => h("div", row.last_failure ? lastFailure(namespace, row) : "–") },
         {
           label: "Actions",
           kind: "actions",

@@ -33,7 +33,6 @@ export const subscriptionOf = (query) =>
 export default function messages({ namespace, address, query, read: reread }) {
   let asked = query;
   const whose = subscriptionOf(query);
-  const chosen = new Set();
   const box = new SelectorBox({
     value: query.get("selector") ?? "",
     search: true,
@@ -52,26 +51,15 @@ export default function messages({ namespace, address, query, read: reread }) {
     { class: "chosen", hidden: true },
     words,
     buttons,
-    button("Export", () => save({ ids: [...chosen] })),
+    button("Export", () => save({ ids: [...table.chosen] })),
   );
   const bring = button("Import…", async () => (await importMessages(namespace, address)) && reread());
   const table = new Table({
     label: "Messages",
     key: (row) => row.id,
     empty: nothing("No messages.", "No message matches. Expired messages are not shown."),
-    columns: [
-      {
-        label: "Choose",
-        kind: "check",
-        cell: (row) => h("input", { type: "checkbox", "aria-label": `Choose ${nameOf(row)}`, "data-id": row.id }),
-      },
-      ...columns((row) => link([namespace, "destination", address, "messages", row.id], whose)),
-    ],
-  });
-  table.body.addEventListener("change", ({ target }) => {
-    if (target.checked) chosen.add(target.dataset.id);
-    else chosen.delete(target.dataset.id);
-    drawChosen();
+    columns: columns((row) => link([namespace, "destination", address, "messages", row.id], whose)),
+    onchoose: drawChosen,
   });
   const pager = new Pager((cursor, before) => change({ cursor }, (changes) => turn(changes, before)));
   const node = h(
@@ -109,14 +97,14 @@ export default function messages({ namespace, address, query, read: reread }) {
   }
 
   function drawChosen() {
-    onChosen.hidden = chosen.size === 0;
+    onChosen.hidden = table.chosen.size === 0;
     for (const each of buttons) each.hidden = state.value !== "ready";
-    words.textContent = `${count(chosen.size, "message")} chosen`;
+    words.textContent = `${count(table.chosen.size, "message")} chosen`;
   }
 
   async function acted(verb) {
-    if (!(await act(namespace, address, verb, { ids: [...chosen], whose }))) return;
-    chosen.clear();
+    if (!(await act(namespace, address, verb, { ids: [...table.chosen], whose }))) return;
+    table.choose([]);
     reread();
   }
 
@@ -142,7 +130,6 @@ export default function messages({ namespace, address, query, read: reread }) {
       return;
     }
     table.update(answer.messages);
-    for (const id of chosen) if (!table.rows.has(id)) chosen.delete(id);
     drawChosen();
     const shown = answer.messages.length;
     pager.update(

@@ -38,7 +38,7 @@ export default function tail({ namespace, address, isQueue, query, signal }) {
 
   async function follow() {
     try {
-      if (!(await box.check())) return;
+      if (!(await box.check()) || signal.aborted) return;
     } catch (error) {
       failure(error);
       return;
