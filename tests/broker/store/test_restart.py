@@ -164,6 +164,7 @@ def test_dead_letters_and_counts_survive(tmp_path: Path) -> None:
         assert texts(context, "q") == []
         (letter,) = context.create_browser(context.create_queue("DLQ.q"))
         assert letter.get_int_property("JMS_SieveMQ_DeadLetterAttempts") == 3
+        assert str(letter.get_string_property("JMS_SieveMQ_DeadLetterFailedByAddress")).startswith("127.0.0.1:")
 
 
 def test_deleted_destinations_stay_deleted(broker: EmbeddedBroker) -> None:
