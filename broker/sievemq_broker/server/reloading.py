@@ -13,7 +13,7 @@ from sievemq_broker.server.live_settings import table_differences
 from sievemq_broker.server.server import Phase, Server
 
 #: Settings that a reload applies.
-APPLIED: Final = ("destinations", "namespaces", "users", "auto_create", "log_level")
+APPLIED: Final = ("attention", "destinations", "namespaces", "users", "auto_create", "log_level")
 #: Settings that are tables: they are compared entry by entry.
 _TABLES: Final = ("destinations", "namespaces", "users")
 

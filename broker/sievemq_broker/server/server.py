@@ -239,7 +239,7 @@ class Server:
             shard.slow_consumers,
             shard.services.tallies,
             self.clock,
-            settings.attention,
+            self.settings.attention,
             self._whole,
         )
         self.history.when_loaded(lambda: self.attention.keep(self.history.rows("attention", 1_000)))
@@ -450,6 +450,8 @@ class Server:
         self.live.rules.rebase(settings.destinations)
         self.live.limits.rebase(settings.namespaces)
         self.use_rules()
+        if settings.attention != before.attention and self.started_at:
+            self.attention.use(settings.attention)
         if settings.users is not before.users:
             self.live.users.rebase(settings.users)
             self.user_store.renew()

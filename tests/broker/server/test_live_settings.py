@@ -254,14 +254,16 @@ def test_a_signal_applies_what_needs_no_restart(tmp_path: Path, caplog: pytest.L
     with EmbeddedBroker(settings=reread().settings) as broker:
         broker.call(lambda b: b.namespace("default").create("queue:q"))
         in_broker(broker, lambda server: server.live.reread_with(reread))
-        text = f"[destinations.q]\nmax_attempts = 2\n[users]\nmax = '{HASH}'\n"
+        text = f"[destinations.q]\nmax_attempts = 2\n[users]\nmax = '{HASH}'\n[attention]\nno_consumer_seconds = 0\n"
         file.write_text(f"auto_create = false\nheartbeat_seconds = 30\n{text}")
         in_broker(broker, reload_on_signal)
         assert broker.call(lambda b: b.namespace("default").queue("queue:q").policy.max_attempts) == 2
         assert not broker.call(lambda b: b.settings.auto_create)
         assert in_broker(broker, lambda server: server.user_store.users.names()) == {"max"}
-        expected = "settings.read applied=['users', 'destinations', 'auto_create'] needs_restart=['heartbeat_seconds']"
+        applied = ["users", "attention", "destinations", "auto_create"]
+        expected = f"settings.read applied={applied} needs_restart=['heartbeat_seconds']"
         assert expected in caplog.text
+        assert in_broker(broker, lambda server: server.attention.thresholds.no_consumer_seconds) == 0
         file.write_text("nonsense = 1")
         in_broker(broker, reload_on_signal)
         assert "settings.not_read" in caplog.text

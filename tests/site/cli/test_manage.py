@@ -513,6 +513,31 @@ def test_blocked_senders_are_shown_with_their_waiting_time(sievemq: Sievemq, mon
             assert "Needs attention" not in sievemq("top").out
 
 
+def test_lists_show_what_needs_attention(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
+    thresholds = {"no_consumer_seconds": 1, "stuck_seconds": 1}
+    with EmbeddedBroker(http=True, settings={"attention": thresholds}) as broker:
+        monkeypatch.setenv("SIEVEMQ_HTTP_URL", str(broker.http_url))
+        factory = ConnectionFactory(broker.url, client_id="holder")
+        with factory.create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
+            fill(context, 1, "alone")
+            fill(context, 1, "held")
+            context.create_shared_durable_consumer(Topic("prices"), "board").close()
+            context.create_producer().send(Topic("prices"), "dear")
+            assert context.create_consumer(Queue("held")).receive(60_000) is not None
+            deadline = time.monotonic() + 60
+            while sum(broker.server.attention.totals.values()) < 3:
+                broker.clock.advance(seconds=1)
+                assert time.monotonic() < deadline
+            rows = [line.split("\t") for line in sievemq("queue", "ls").lines]
+            state = rows[0].index("state")
+            assert {row[0]: row[state] for row in rows[1:]} == {"alone": "no-consumer", "held": "consumer-stuck"}
+            for command in (("queue", "consumers", "held"), ("connection", "ls")):
+                head, row = (line.split("\t") for line in sievemq(*command).lines)
+                assert dict(zip(head, row, strict=True))["attention"] == "consumer-stuck"
+            head, row = (line.split("\t") for line in sievemq("subscription", "ls").lines)
+            assert dict(zip(head, row, strict=True))["attention"] == "no-consumer"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

@@ -148,6 +148,7 @@ class Attention:
         seconds: when the next round may begin is a matter of this clock.
 
     Attributes:
+        thresholds: as above; see :meth:`use`.
         listed: what was found in the last round, by what it is about; the most important first.
         totals: how many each rule has found, those not listed included.
     """
@@ -169,7 +170,7 @@ class Attention:
         self._slow = slow
         self._tallies = tallies
         self._clock = clock
-        self._thresholds = thresholds
+        self.thresholds = thresholds
         self._whole = whole
         self._read_resources = resources
         self._resources = resources()
@@ -190,7 +191,7 @@ class Attention:
 
     def use(self, thresholds: Thresholds) -> None:
         """Replace the thresholds from the next round on."""
-        self._thresholds = thresholds
+        self.thresholds = thresholds
 
     def keep(self, rows: Rows) -> None:
         """Note in rows what begins and ends; take from them since when what is found soon has lasted, before a restart
@@ -271,7 +272,7 @@ class Attention:
             self._rows.add({"began": began, "about": finding.name, "since": finding.since})
 
     def _look_at_whole(self, found: _Found, now: int) -> None:
-        whole, thresholds = self._whole(), self._thresholds
+        whole, thresholds = self._whole(), self.thresholds
         reasons = (
             (rules.STORE_STUCK, whole.stuck),
             (rules.NOT_READY, whole.phase),
@@ -306,7 +307,7 @@ class Attention:
 
     def _look_at_tallies(self, found: _Found, now: int) -> None:
         """Find what was refused to clients lately, and what they roll back."""
-        thresholds, since = self._thresholds, now - self._thresholds.quiet_seconds * 1000
+        thresholds, since = self.thresholds, now - self.thresholds.quiet_seconds * 1000
         refused: dict[tuple[str, str, str], list[tuple[str, Happened]]] = {}
         for refusal, happened in self._tallies.refusals.since(since) if thresholds.refused_sends else ():
             key = refusal.namespace, refusal.destination, refusal.reason
@@ -351,7 +352,7 @@ class Attention:
         below."""
         percent = int(100 * share)
         if threshold is None:
-            threshold = self._thresholds.limit_percent
+            threshold = self.thresholds.limit_percent
         if threshold and percent >= threshold * (_CALM if (rule, about) in self.listed else 1):
             found.add(rule, about, now, min(percent, 100), at=about)
 
@@ -359,7 +360,7 @@ class Attention:
         units = 0
         blocked: dict[Limited, _Blocked] = {}
         congested: dict[Peer, int] = {}
-        slow_ms = self._thresholds.slow_client_seconds * 1000
+        slow_ms = self.thresholds.slow_client_seconds * 1000
         for connection in tuple(self._connections.values()):
             if budget.spent:
                 yield
@@ -387,7 +388,7 @@ class Attention:
     def _look_at_consumer(self, found: _Found, connection: Peer, consumer: Consumer, now: int) -> None:
         """It holds messages: find whether it has settled none of them for too long."""
         since, slow_since = consumer.idle_since, self._slow.slow.get(consumer)
-        if slow_since is None and not _lasts(since, self._thresholds.stuck_seconds, now):
+        if slow_since is None and not _lasts(since, self.thresholds.stuck_seconds, now):
             return
         queue = consumer.source
         found.add(
@@ -402,7 +403,7 @@ class Attention:
         )
 
     def _look_at_blocked(self, found: _Found, blocked: dict[Limited, _Blocked], now: int) -> None:
-        least = self._thresholds.blocked_seconds * 1000
+        least = self.thresholds.blocked_seconds * 1000
         for place, waiting in blocked.items():
             if place is self._broker.over or not least or now - waiting.since < least:
                 continue  # all producers wait at the broker's own limit, which has a rule of its own
@@ -431,7 +432,7 @@ class Attention:
         elif not (depth or paused or counts.dead_lettered or counts.dead_refused):
             del self._queues[queue]
             return 1
-        thresholds = self._thresholds
+        thresholds = self.thresholds
         is_exempt = queue.place.label.startswith((f"queue:{PREFIX}", "temporary-"))
         is_alone = depth > 0 and not queue.consumers and not paused and not is_exempt
         is_full = queue.policy.limited and queue.at_limit
@@ -458,14 +459,14 @@ class Attention:
     def _look_at_limit(self, found: _Found, queue: Queue, watched: _Watched, now: int) -> None:
         if (rules.SENDERS_BLOCKED, queue) in found or (rules.SENDS_REFUSED, queue) in found:
             return
-        if _lasts(watched.full, self._thresholds.full_seconds, now):
+        if _lasts(watched.full, self.thresholds.full_seconds, now):
             detail = queue.limit_text.partition("; ")[2]
             found.add(rules.QUEUE_FULL, queue, now, queue.depth, since=watched.full, detail=detail, at=queue)
             return
         self._look_at_share(found, rules.NEARLY_FULL, queue, queue.fill, now)
 
     def _look_at_dead_letters(self, found: _Found, queue: Queue, watched: _Watched, now: int) -> None:
-        counts, thresholds = queue.counts, self._thresholds
+        counts, thresholds = queue.counts, self.thresholds
         if not counts.dead_lettered and not counts.dead_refused:
             return
         expired, rejected = counts.dead_expired, counts.dead_rejected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import typer
@@ -34,6 +35,15 @@ def doctor(*, port: Port, as_json: JsonOption = False) -> None:
     print_rows(findings, columns, as_json, "Nothing needs attention.")
     if any(row["severity"] != NOTICE for row in findings):
         raise typer.Exit(REFUSED)
+
+
+def marks(row: dict[str, Any], but: Collection[str] = ()) -> str:
+    """What a row of a list needs attention for, separated by commas.
+
+    Args:
+        but: rules that the list shows otherwise.
+    """
+    return ",".join(rule.replace("_", "-") for rule in row["attention"] if rule not in but)
 
 
 def where(row: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from sievemq.cli.completing import topics
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import MostOption, Place, QueueArgument, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, LimitOption, act, remove
+from sievemq.cli.manage.attention import marks
 from sievemq.cli.manage.output import Columns, number, print_one, print_rows, rate, share, span, yes
 from sievemq_core.output import report
 
@@ -72,13 +73,16 @@ _CONSUMERS: Columns = {
     "oldest held for": lambda row: span(row["oldest_ms"]) if row["in_flight"] else "",
     "delivered": number("delivered"),
     "matches": lambda row: "" if row["match_ratio"] is None else f"{row['match_ratio']:.0%}",
+    "attention": marks,
     "selector": lambda row: row["selector"] or "",
 }
 
 
 def state(row: dict[str, Any]) -> str:
     """The unusual facts about a destination, separated by commas."""
-    return ",".join([word for word, name in (("paused", "paused"), ("at-limit", "at_limit")) if row[name]])
+    words = [word for word, name in (("paused", "paused"), ("at-limit", "at_limit")) if row[name]]
+    found = marks(row, ("paused", "queue_full", "nearly_full", "senders_blocked"))  # columns of their own
+    return ",".join(filter(None, (*words, found)))
 
 
 def _details(row: dict[str, Any]) -> Columns:
@@ -146,7 +150,7 @@ def list_consumers(name: QueueArgument, place: Place, *, as_json: LinesOption = 
     api = place.api()
     address = address_of(name)
     rows = api.rows(api.place(address, "consumers"), "consumers")
-    print_rows(rows, _CONSUMERS, as_json, f"{address} has no consumers")
+    print_rows(rows, _CONSUMERS, as_json, f"{address} has no consumers", seldom=("attention",))
 
 
 @queue.command("create")

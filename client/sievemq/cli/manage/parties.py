@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import quote
 
 import typer
@@ -12,6 +12,7 @@ from sievemq.cli.completing import queues
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, Port, address_of
 from sievemq.cli.manage.actions import Care, YesOption, confirm, remove
+from sievemq.cli.manage.attention import marks
 from sievemq.cli.manage.output import Columns, number, print_rows, share, span, yes
 from sievemq_core.output import report
 
@@ -38,6 +39,7 @@ _SUBSCRIPTIONS: Columns = {
     "consumers": number("consumers"),
     "ready": number("depth"),
     "in flight": number("in_flight"),
+    "attention": marks,
     "selector": lambda row: row["selector"] or "",
 }
 _CONNECTIONS: Columns = {
@@ -54,6 +56,7 @@ _CONNECTIONS: Columns = {
     "rolled back": lambda row: row["rolled_back"] or "",
     "waits at": lambda row: row["blocked_at"] or row["blocked_by"] or "",
     "waits to send": lambda row: span(max(1, row["waits"])) if row["waits"] is not None else "",
+    "attention": lambda row: marks(row, ("senders_blocked", "sends_refused", "rollbacks")),
     "agent": lambda row: row["agent"],
 }
 _REFUSED: Columns = {
@@ -65,6 +68,10 @@ _REFUSED: Columns = {
     "connection": lambda row: row["connection"] or "",
     "namespace": lambda row: row["namespace"],
 }
+
+
+#: Columns of connections that are shown where some row has something there.
+_SELDOM: Final = ("refused", "rolled back", "waits at", "waits to send", "attention")
 
 
 @namespace.command("ls")
@@ -103,7 +110,8 @@ def list_subscriptions(
     api = place.api()
     of = None if topic is None else address_of(topic, topic=True)
     rows = api.rows(f"{api.place()}/subscriptions", "subscriptions", topic=of)
-    print_rows(rows, _SUBSCRIPTIONS, as_json, f"no subscriptions in namespace {place.namespace}")
+    nothing = f"no subscriptions in namespace {place.namespace}"
+    print_rows(rows, _SUBSCRIPTIONS, as_json, nothing, seldom=("attention",))
 
 
 @subscription.command("delete")
@@ -139,9 +147,7 @@ def list_connections(
     if not as_json:
         now = api.get("/broker")["now"]
         rows = ({**row, "waits": row["blocked_since"] and now - row["blocked_since"]} for row in rows)
-    print_rows(
-        rows, _CONNECTIONS, as_json, "no connections", seldom=("refused", "rolled back", "waits at", "waits to send")
-    )
+    print_rows(rows, _CONNECTIONS, as_json, "no connections", seldom=_SELDOM)
 
 
 @connection.command("refused")
