@@ -3,7 +3,7 @@
 import { here, link } from "./address.js";
 import { h } from "./dom.js";
 import { number, since } from "./format.js";
-import { badge, button, connectionLink, destinationLink } from "./parts.js";
+import { badge, button, connectionLink, consumerLink, destinationLink } from "./parts.js";
 
 const SHOWN = 6; // findings that are listed at first
 const KINDS = { critical: "bad", warning: "warn", notice: "calm" };
@@ -52,12 +52,13 @@ function item(finding) {
 }
 
 // The object, as a link to the view that shows it.
-function placeOf({ namespace, address, subscription, connection, client_id: client, rule }) {
+function placeOf({ namespace, address, subscription, connection, consumer, client_id: client, rule }) {
   const found = [];
   if (address && rule === "dead_letters")
     found.push(h("a", { href: link([namespace, "dead-letters"]) }, h("code", address)));
   else if (address) found.push(destinationLink(namespace, address, subscription ?? address));
-  if (connection) found.push(connectionLink(namespace, connection, client ?? connection));
+  if (consumer) found.push(consumerLink(namespace, consumer, client ?? consumer));
+  else if (connection) found.push(connectionLink(namespace, connection, client ?? connection));
   if (namespace && namespace !== "default") found.push(h("span", namespace));
   if (!namespace) found.push(h("a", { href: link([here().path[0] ?? "default", "broker"]) }, "broker"));
   return found.map((each, i) => [i ? ", " : "", each, i === found.length - 1 ? ": " : ""]);

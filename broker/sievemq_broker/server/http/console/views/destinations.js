@@ -6,7 +6,7 @@ import { badges } from "../attention.js";
 import { h } from "../dom.js";
 import { bytes, duration, number, rate } from "../format.js";
 import { Listing } from "../listing.js";
-import { badge, button, choice, destinationLink, head, limitBadge, nothing } from "../parts.js";
+import { badge, button, choice, destinationLink, gauge, head, limitBadge, nothing } from "../parts.js";
 import { allow, makes, refusal } from "../rights.js";
 import { sparkline } from "../sparkline.js";
 import { figure } from "../table.js";
@@ -24,13 +24,17 @@ const ONLY = [
   ["blocked", "With blocked senders"],
 ];
 
+// What waits, and how much of the queue's limit that is.
+const ready = (row) =>
+  row.fill === null ? number(row.depth) : [number(row.depth), gauge(row.fill, `limit of ${row.name}, in use`)];
+
 const age = (ms) => (ms ? duration(ms) : "–");
 
 /** Columns of a table of queues. */
 export function queueColumns(namespace, kind = "Queue") {
   return [
     { label: kind, kind: "main", sorts: ["address"], cell: (row) => name(namespace, row) },
-    figure("Ready", "depth", null, number),
+    figure("Ready", "depth", ready, number),
     figure("Oldest", "oldest", (row) => age(row.oldest_ms)),
     { label: "Recently", kind: "spark", cell: (row) => sparkline(row.recent, `recent depth of ${row.name}`) },
     figure("In flight", "in_flight", null, number),
@@ -50,7 +54,7 @@ function topicColumns(namespace) {
     figure("Out", "out_rate", (row) => rate(row.out_rate)),
     figure("Subscriptions", "subscriptions"),
     figure("Consumers", "consumers", null, number),
-    figure("Waiting", "depth", null, number),
+    figure("Waiting", "depth", ready, number),
     figure("Oldest", "oldest", (row) => age(row.oldest_ms)),
     figure("In flight", "in_flight", null, number),
     figure("Size", "bytes", (row) => bytes(row.bytes), bytes),
