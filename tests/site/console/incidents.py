@@ -124,7 +124,7 @@ class Incident:
 
 
 class Stage:
-    """The brokers of all incidents. Those that disturb no other share one.
+    """Starts the brokers: each incident has one of its own.
 
     Args:
         folder: for their files.
@@ -132,25 +132,14 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._ends = ExitStack()
-        self._shared: Broker | None = None
         self._numbers = 0
 
-    def close(self) -> None:
-        self._ends.close()
-
-    def broker(self) -> Broker:
-        """The broker that most of them share."""
-        if self._shared is None:
-            self._shared = self.start(self._ends, CONFIG)
-        return self._shared
-
-    def start(self, ends: ExitStack, config: str = "", *options: str, user: str | None = None) -> Broker:
-        """Another broker, which ends with these."""
+    def start(self, ends: ExitStack, users: str = "", user: str | None = None) -> Broker:
+        """A broker that ends with the incident."""
         self._numbers += 1
         file = self.folder / f"broker-{self._numbers}.toml"
-        file.write_text(config)
-        process = Process("--config", str(file), "--json-logs", *options)
+        file.write_text(CONFIG + users)
+        process = Process("--config", str(file), "--json-logs")
         ends.callback(process.close)
         record = process.event("broker.ready")
         return Broker(record["url"], record["http_url"], user)
@@ -186,7 +175,7 @@ def quietly(close: Callable[[], object]) -> None:
 
 
 def blocked_senders(stage: Stage, ends: ExitStack) -> Broker:
-    broker = stage.broker()
+    broker = stage.start(ends)
     shop = client(ends, broker, "shop-front")
     producer = shop.create_producer()
 
@@ -196,12 +185,11 @@ def blocked_senders(stage: Stage, ends: ExitStack) -> Broker:
                 producer.send(Queue("orders"), f"order {number}")
 
     threading.Thread(target=send, daemon=True).start()
-    ends.callback(broker.command, "queue", "purge", "orders", "--yes")
     return broker
 
 
 def poison(stage: Stage, ends: ExitStack) -> Broker:
-    broker = stage.broker()
+    broker = stage.start(ends)
     client(ends, broker, "till").create_producer().send(Queue("payments"), "no card")
     billing = client(ends, broker, "billing", JMSContext.SESSION_TRANSACTED)
     consumer = billing.create_consumer(Queue("payments"))
@@ -211,7 +199,7 @@ def poison(stage: Stage, ends: ExitStack) -> Broker:
 
 
 def flood(stage: Stage, ends: ExitStack) -> Broker:
-    broker = stage.broker()
+    broker = stage.start(ends)
     flooder = client(ends, broker, "flooder").create_producer()
     forever(ends, lambda: flooder.send(Queue("limited"), "more"), 0.01)
     return broker
@@ -221,14 +209,13 @@ def holding(messages: int, name: str) -> Callable[[Stage, ExitStack], Broker]:
     """A consumer that takes what its buffer holds, and acknowledges none of it."""
 
     def play(stage: Stage, ends: ExitStack) -> Broker:
-        broker = stage.broker()
+        broker = stage.start(ends)
         producer = client(ends, broker, f"{name}-source").create_producer()
         for number in range(messages):
             producer.send(Queue(name), f"{number}")
         context = client(ends, broker, f"{name}-reader", JMSContext.CLIENT_ACKNOWLEDGE)
         consumer = context.create_consumer(Queue(name))
         assert consumer.receive(10_000) is not None
-        ends.callback(broker.command, "queue", "purge", name, "--yes")
         ends.push(lambda *_: bool(consumer) and False)  # an application holds its consumers
         return broker
 
@@ -236,7 +223,7 @@ def holding(messages: int, name: str) -> Callable[[Stage, ExitStack], Broker]:
 
 
 def slow_consumer(stage: Stage, ends: ExitStack) -> Broker:
-    broker = stage.broker()
+    broker = stage.start(ends)
     source = client(ends, broker, "ticker").create_producer()
     forever(ends, lambda: source.send(Queue("prices"), "1"), 0.02)
     context = client(ends, broker, "reporting")
@@ -246,7 +233,7 @@ def slow_consumer(stage: Stage, ends: ExitStack) -> Broker:
 
 
 def rollbacks(stage: Stage, ends: ExitStack) -> Broker:
-    broker = stage.broker()
+    broker = stage.start(ends)
     context = client(ends, broker, "importer", JMSContext.SESSION_TRANSACTED)
     producer = context.create_producer()
 
@@ -275,7 +262,7 @@ def full_disk(stage: Stage, ends: ExitStack) -> Broker | None:
 
 
 def guarded(stage: Stage, ends: ExitStack) -> Broker:
-    return stage.start(ends, CONFIG + USERS, user="ops")
+    return stage.start(ends, USERS, "ops")
 
 
 def wrong_password(stage: Stage, ends: ExitStack) -> Broker:
@@ -326,7 +313,7 @@ def dead_follower(stage: Stage, ends: ExitStack) -> Broker | None:
 
 def doubled_consumers(stage: Stage, ends: ExitStack) -> Broker:
     """A deploy has started the new version, and not ended the old one."""
-    broker = stage.broker()
+    broker = stage.start(ends)
     consumers: list[JMSConsumer] = []
 
     def deploy(version: str) -> None:
@@ -436,13 +423,10 @@ def main() -> int:
     found = []
     with tempfile.TemporaryDirectory() as folder, Chromium() as chromium:
         stage = Stage(Path(folder))
-        try:
-            for incident in INCIDENTS:
-                if not given.names or incident.name in given.names:
-                    with chromium.page() as page:
-                        found.append(investigate(stage, page, incident, given.pictures))
-        finally:
-            stage.close()
+        for incident in INCIDENTS:
+            if not given.names or incident.name in given.names:
+                with chromium.page() as page:
+                    found.append(investigate(stage, page, incident, given.pictures))
     return int(False in found)
 
 

@@ -31,7 +31,7 @@ class Small:
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = Broker(broker.url, broker.http_url)
 
-    def broker(self) -> Broker:
+    def start(self, ends: ExitStack) -> Broker:
         return self._broker
 
 
