@@ -143,6 +143,7 @@ def guarded(tmp_path: Path) -> Iterator[EmbeddedBroker]:
     users = {
         "root": HASH,
         "clear": {"password": "secret", "rights": [{"may": ["view"], "namespace": "*"}]},
+        "manager": {"password": HASH, "rights": [{"may": ["manage"], "namespace": "*"}]},
         "anna": {"password": HASH, "rights": [{"may": ["send"], "destination": "queue:a"}]},
     }
     with EmbeddedBroker(http=True, users=users, data_dir=tmp_path / "data") as broker:
@@ -155,6 +156,7 @@ def test_users_are_added_changed_removed_and_reset(guarded: EmbeddedBroker) -> N
     assert [(row["name"], row["everything"], row["hashed"]) for row in listed["users"]] == [
         ("anna", False, True),
         ("clear", False, False),
+        ("manager", False, True),
         ("root", True, True),
     ]
     assert listed["required"]
@@ -172,7 +174,7 @@ def test_users_are_added_changed_removed_and_reset(guarded: EmbeddedBroker) -> N
     assert put({"password": "new", "scram": True}).json["hashed"]
     (gone,) = root.ok("DELETE", "/api/v1/users/anna")["users"]
     assert gone["removed"]
-    assert [row["name"] for row in root.get("/api/v1/users")["users"]] == ["clear", "max", "root", "anna"]
+    assert [row["name"] for row in root.get("/api/v1/users")["users"]] == ["clear", "manager", "max", "root", "anna"]
     with pytest.raises(JMSSecurityException), ConnectionFactory(guarded.url).create_connection("anna", "new"):
         pass
     (back,) = root.ok("POST", "/api/v1/users/anna/actions/reset")["users"]
@@ -214,6 +216,19 @@ def test_rights(guarded: EmbeddedBroker) -> None:
         ("POST", "/api/v1/settings/actions/reload", None),
     ):
         assert viewer(method, path, body).error == "SECURITY"
+    manager = signed(guarded, "manager")
+    assert manager("PUT", rule("a"), {"rules": {}}).status == 201
+    everything = {"password": HASH, "rights": [{"may": ["send"]}]}
+    for method, path, body in (
+        ("GET", "/api/v1/users", None),
+        ("PUT", "/api/v1/users/manager", {"everything": True}),
+        ("DELETE", "/api/v1/users/root", None),
+        ("POST", "/api/v1/users/root/actions/reset", {}),
+        ("POST", "/api/v1/definitions", {"definitions": {"users": {"manager": everything}}}),
+    ):
+        refused = manager(method, path, body)
+        assert refused.error == "SECURITY"
+        assert "only users who may do everything can" in refused.json["text"]
     assert signed(guarded, "anna")("GET", "/api/v1/rules").error == "SECURITY"
     assert signed(guarded, "anna")("GET", "/api/v1/limits/x").error == "SECURITY"
 

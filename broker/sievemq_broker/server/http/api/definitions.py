@@ -14,7 +14,7 @@ from sievemq_broker.server.definitions import Change, Terms
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.live import check_users, use
+from sievemq_broker.server.http.api.live import check_users, require_everything, use
 from sievemq_broker.server.http.encoding import encode
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.tasks import each, run
@@ -116,6 +116,8 @@ async def _parsed(call: Call[Any, requests.Apply]) -> Definitions:
 def _check_rights(call: Call[Any, Any], definitions: Definitions) -> None:
     for name in definitions.namespaces:
         call.identity.require(Verb.MANAGE, name, EVERYTHING)
+    if definitions.users is not None:
+        require_everything(call)
     if any(part is not None for part in definitions.settings.values()):
         call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
 

@@ -223,8 +223,8 @@ async def use(call: AnyCall, layers: Iterable[Layer[Any]]) -> None:
 
 @routes.add("GET", "/users", None, answers.Users)
 async def list_users(call: AnyCall) -> answers.Users:
-    """Users and their rights, without passwords."""
-    call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+    """Users and their rights, without passwords. Only for users who may do everything."""
+    require_everything(call)
     layer = call.server.live.users
     names = sorted(_names(layer), key=lambda name: (name not in layer.present, name))
     return answers.Users(users=[_user(layer, name) for name in names], required=call.server.user_store.users.required)
@@ -233,7 +233,7 @@ async def list_users(call: AnyCall) -> answers.Users:
 @routes.add("GET", "/users/{name}", None, answers.User)
 async def get_user(call: AnyCall) -> answers.User:
     """One user, with an ETag."""
-    call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+    require_everything(call)
     layer = call.server.live.users
     return _tagged(call, _user(layer, _found(layer, call.path["name"])))
 
@@ -244,7 +244,7 @@ async def put_user(call: Call[Any, requests.PutUser]) -> answers.User:
 
     Connections of a user with another password are closed; those with other rights get them. A new user needs a
     password, and `rights` or `everything`."""
-    call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+    require_everything(call)
     layer, name = call.server.live.users, call.path["name"]
     call.check_etag(layer.etag(name))
     if not call.server.user_store.users.required:
@@ -270,6 +270,7 @@ async def delete_user(call: AnyCall) -> answers.Users:
     """Remove a user; its connections are closed.
 
     One that the settings have is removed until it is reset, or until they change it."""
+    require_everything(call)
     layer = call.server.live.users
     name = _known(call, layer, call.path["name"])
     check_users(call, {other: user for other, user in layer.present.items() if other != name})
@@ -280,6 +281,7 @@ async def delete_user(call: AnyCall) -> answers.Users:
 @routes.add("POST", "/users/{name}/actions/reset", None, answers.Users, body=requests.Nothing, body_optional=True)
 async def reset_user(call: AnyCall) -> answers.Users:
     """Take a change at run time back: what the settings say applies again."""
+    require_everything(call)
     layer = call.server.live.users
     name = _known(call, layer, call.path["name"])
     below = {name: layer.below[name]} if name in layer.below else {}
@@ -333,6 +335,21 @@ def _with_rights(call: Call[Any, requests.PutUser], user: User, old: User | None
     return made if given is not None or call.body.everything else User(user.name, user.secret, user.rights)
 
 
+def require_everything(call: AnyCall) -> None:
+    """Raise unless the caller may do everything: who changes users can give themselves any right.
+
+    Raises:
+        ApiError: 403.
+    """
+    if not call.identity.rights.unlimited:
+        raise ApiError(
+            403,
+            "SECURITY",
+            f"user {call.identity.user!r} must not see or change users: only users who may do everything can",
+            {"user": call.identity.user},
+        )
+
+
 def check_users(call: AnyCall, changed: Mapping[str, User]) -> None:
     """Raise if nobody could change anything any more.
 
@@ -341,11 +358,11 @@ def check_users(call: AnyCall, changed: Mapping[str, User]) -> None:
     """
 
     def is_there(among: Mapping[str, User]) -> bool:
-        return any(user.rights.may(Verb.MANAGE, EVERYTHING, EVERYTHING) for user in among.values())
+        return any(user.rights.unlimited for user in among.values())
 
     if is_there(call.server.live.users.present) and not is_there(changed):
         raise ApiError(
-            409, "ILLEGAL_STATE", "no other user may manage everything, so nobody could change it again: add one first"
+            409, "ILLEGAL_STATE", "no other user may do everything, so nobody could change it again: add one first"
         )  # fmt: skip
 
 

@@ -110,10 +110,13 @@ export const inShort = (table) =>
     .map(([name, value]) => `${name} = ${value}`)
     .join(", ") || "defaults";
 
-/** Why the user may change none of this; null for those who may. */
-export async function mayNotChange(signal) {
-  const { may } = await api.get("/session", {}, signal);
-  return may.includes("manage") ? null : "Only users who may manage everything can change this.";
+/** Why the user may change no rules, and why no users; null for those who may. */
+export async function refusals(signal) {
+  const { may, unlimited } = await api.get("/session", {}, signal);
+  return [
+    may.includes("manage") ? null : "Only users who may manage everything can change this.",
+    unlimited ? null : "Only users who may do everything can change users.",
+  ];
 }
 
 /**

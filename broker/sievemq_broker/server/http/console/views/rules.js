@@ -5,11 +5,12 @@ import { h, put } from "../dom.js";
 import { failure, notice } from "../notice.js";
 import { badge, button, head, nothing, section } from "../parts.js";
 import { allow } from "../rights.js";
-import { change, changeUser, end, inShort, lines, mayNotChange, source } from "../rules.js";
+import { change, changeUser, end, inShort, lines, refusals, source } from "../rules.js";
 import { Table } from "../table.js";
 
 export default function rules({ read: reread }) {
-  let reason = null; // why the user may change nothing
+  /** @type {(string | null)[]} */
+  let [reason, ofUser] = [null, null]; // why the user may change no rules, and no users
   const done = async (question) => (await question) && reread();
 
   function actions(place, edit) {
@@ -76,16 +77,21 @@ export default function rules({ read: reread }) {
 
   async function read(signal, ticking) {
     if (ticking) return; // they change seldom
-    reason = await mayNotChange(signal);
+    [reason, ofUser] = await refusals(signal);
     for (const each of buttons) allow(each, reason);
-    ofUsers.hidden = ofSettings.hidden = reason !== null;
+    allow(buttons[2], ofUser);
+    ofUsers.hidden = ofUser !== null;
+    ofSettings.hidden = reason !== null;
     const [found, limits] = await Promise.all([api.get("/rules", {}, signal), api.get("/limits", {}, signal)]);
     ofDestinations.update(found.rules);
     ofNamespaces.update(limits.rules);
     if (reason !== null) return;
-    const [listed, settings] = await Promise.all([api.get("/users", {}, signal), api.get("/settings", {}, signal)]);
-    users.update(listed.users);
-    if (!listed.required) allow(buttons[2], "This broker has no users. Start it with some first.");
+    const settings = await api.get("/settings", {}, signal);
+    if (ofUser === null) {
+      const listed = await api.get("/users", {}, signal);
+      users.update(listed.users);
+      if (!listed.required) allow(buttons[2], "This broker has no users. Start it with some first.");
+    }
     allow(buttons[3], settings.error ? `They cannot be read again: ${settings.error}` : null);
     const waits = { reload: "applied when they are read again", restart: "needs a restart" };
     put(

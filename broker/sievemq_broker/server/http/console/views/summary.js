@@ -6,7 +6,7 @@ import { h, put } from "../dom.js";
 import { bytes, compact, duration, number } from "../format.js";
 import { button, facts, gauge, nothing, section } from "../parts.js";
 import { allow, refusal } from "../rights.js";
-import { changeRulesOf, mayNotChange, rulesOf } from "../rules.js";
+import { changeRulesOf, refusals, rulesOf } from "../rules.js";
 import { Table } from "../table.js";
 import { consumerList } from "./consumers.js";
 import { subscriptionColumns, subscriptionKey } from "./subscriptions.js";
@@ -72,7 +72,7 @@ export default function summary({ namespace, address, isQueue, query, read: rere
     reason = refusal(state.may, "manage", address);
     put(figures, facts(figuresOf(state, isQueue)));
     put(rules, facts(rulesOf(state, namespace)));
-    if (!shown) allow(changing, await mayNotChange(signal));
+    if (!shown) allow(changing, (await refusals(signal))[0]);
     shown = state;
     const [series, subscribed, tapping] = await Promise.all([
       api.get(api.destination(namespace, address, "series"), {}, signal),
