@@ -89,6 +89,7 @@ class Layer(Generic[T]):
         self.changes: dict[str, Changed[T]] = {}
         self.present: Mapping[str, T] = below
         self._journal: Journal | None = None
+        self._report: Callable[..., object] = lambda **about: None
         self._key = secrets.token_bytes(16)
         #: Names whose change has ended, and is still stored.
         self._ended: list[str] = []
@@ -156,6 +157,11 @@ class Layer(Generic[T]):
                 self._forget(name)
                 log.warning("setting.changed_below", kind=self.kind, name=name, note="the change at run time has ended")
         self._merge()
+
+    def report_to(self, report: Callable[..., object]) -> None:
+        """Call this with the kind of each entry that is changed at run time, and with the pattern of a rule or limit:
+        everybody who may see anything reads it."""
+        self._report = report
 
     # -- what is kept ---------------------------------------------------------------------------------------------
 
@@ -232,6 +238,7 @@ class Layer(Generic[T]):
 
     def _note(self, name: str, action: str, by: str | None) -> None:
         log.info("setting.changed", kind=self.kind, name=name, action=action, by=by, kept=self.is_kept)
+        self._report(kind=self.kind, name=None if self.kind == "user" else name)
 
 
 class LiveSettings:
@@ -257,6 +264,11 @@ class LiveSettings:
     @property
     def layers(self) -> tuple[Layer[Any], ...]:
         return self.rules, self.limits, self.users
+
+    def report_to(self, report: Callable[..., object]) -> None:
+        """See :meth:`Layer.report_to`."""
+        for layer in self.layers:
+            layer.report_to(report)
 
     def restore(self, rows: Mapping[Key, tuple[Any, ...]]) -> None:
         """See :meth:`Layer.restore`."""

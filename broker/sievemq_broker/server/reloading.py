@@ -60,6 +60,7 @@ def apply(server: Server, loaded: Loaded) -> list[Difference]:
     applied = [each.name for each in found if each.applied]
     if applied:
         server.use_settings(replace(server.settings, **{name: getattr(loaded.settings, name) for name in applied}))
+        server.happenings.note("setting.changed", kind="setting", name=", ".join(applied))
     log.info(
         "settings.read", applied=applied, needs_restart=[each.name for each in found if not each.applied]
     )  # fmt: skip

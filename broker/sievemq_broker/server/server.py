@@ -107,13 +107,14 @@ class Server:
         self.shard = shard or Shard(settings, self.clock)
         self.shard.report_to(self._store_failed, self._report_store, self._silenced, self._asked_for)
         self.phase = Phase.FOLLOWING if self.shard.is_shared else Phase.STARTING
-        self._pulse = ""
-        self._end_pulse: Callable[[], None] = lambda: None
+        #: An address of this process for followers, and what is called when it need not accept any more.
+        self._pulse: tuple[str, Callable[[], None]] = "", lambda: None
         self.started_at = 0.0
         self.links = Links(settings.max_connections)
         self.history = History()
         self.audit = Audit(self.history, self.clock.now)
         self.happenings = Happenings(self.history, self.clock.now)
+        self.live.report_to(partial(self.happenings.note, "setting.changed"))
         self.user_store = UserStore(settings, self.live.users)
         self.authenticator = Authenticator(
             self.user_store.users, sign_ins=SignIns(self.clock.now, self.audit.signed_in)
@@ -178,7 +179,7 @@ class Server:
             address: host:port.
             end: called once the shard is released: it need not accept any more.
         """
-        self._pulse, self._end_pulse = address, end
+        self._pulse = address, end
 
     async def start(self) -> None:
         """Serve the ports for clients. Where brokers share the store, this lasts until it is this one's turn.
@@ -269,7 +270,7 @@ class Server:
         from sievemq_broker.store.lease import Owner  # in memory there is no database
 
         url = self.settings.advertise or self.url
-        return Owner(f"{socket.gethostname()}:{os.getpid()}", url, self._pulse, shared_rules(self.settings))
+        return Owner(f"{socket.gethostname()}:{os.getpid()}", url, self._pulse[0], shared_rules(self.settings))
 
     def _look(self) -> None:
         if self.links.silent:
@@ -551,7 +552,7 @@ class Server:
         await self.history.close()
         if not await self.shard.close() and self.failure is None:
             self.failure = StoppedError("the disk took no more writes")
-        self._end_pulse()
+        self._pulse[1]()
         self.user_store.close()
         self.authenticator.close()
         self.phase = Phase.STOPPED

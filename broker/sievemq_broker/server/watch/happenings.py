@@ -74,7 +74,7 @@ class Happenings:
         self._add(MARK, {"text": text, "user": user, "namespace": namespace}, self._clock())
         return self._rows.latest(1)[0]
 
-    def note(self, name: str, **about: Any) -> None:
+    def note(self, name: str, /, **about: Any) -> None:
         """Keep what has happened elsewhere than where the hub looks."""
         self.keep([(name, about)])
 

@@ -262,6 +262,8 @@ def test_differences_and_a_reload(tmp_path: Path) -> None:
         ]
         assert api.ok("POST", "/api/v1/settings/actions/reload")["reloaded"]
         assert api.get(rule("q"))["rules"] == {"max_attempts": 2}  # the file is the latest change
+        happened = [row for row in api.get("/api/v1/history")["events"] if row["event"] == "setting.changed"]
+        assert [row["about"]["name"] for row in happened] == ["destinations", "queue:new", "queue:q"]
         api.ok("DELETE", rule("q"))
         assert [each["text"] for each in api.get("/api/v1/settings")["changes"]][-1] == "removed"
         file.write_text("nonsense = 1")
