@@ -107,6 +107,9 @@ async def test_long_texts_of_a_row_are_cut() -> None:
     (row,) = rows
     assert len(row["text"]) < 300
     assert row["other"] == "\ud800"
+    rows.add({"details": {"pattern": "x" * 5_000, "names": ["y" * 5_000, 1]}})
+    *_, row = rows
+    assert len(str(row)) < 600
 
 
 async def test_rows_are_there_again_after_a_restart(tmp_path: Path) -> None:

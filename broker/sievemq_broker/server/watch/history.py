@@ -265,6 +265,10 @@ def _tried(call: Callable[[], Any], otherwise: Any) -> tuple[Any, Exception | No
 
 
 def _shortened(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _shortened(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_shortened(each) for each in value]
     return f"{value[:_CUT]}…" if isinstance(value, str) and len(value) > _CUT else value
 
 
