@@ -194,6 +194,54 @@ async def test_rows_that_could_not_be_stored_are_tried_again(monkeypatch: pytest
     assert store.names("audit") == ["1"]
 
 
+async def test_rows_that_come_meanwhile_try_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Fake()
+    tries: list[int] = []
+    write = store.write
+
+    def counted(parts: Sequence[HistoryPart]) -> None:
+        tries.append(len(parts[0].lines))
+        write(parts)
+
+    monkeypatch.setattr(store, "write", counted)
+    async with opened(store) as history:
+        rows = history.rows("audit", 50)
+        store.error = StoreFullError("full")
+        rows.add({"n": 0})
+        await asyncio.wait_for(history._rests.wait(), DEADLINE)
+        for number in range(1, 20):
+            rows.add({"n": number})
+            await asyncio.wait_for(history._rests.wait(), DEADLINE)
+        assert tries == [1], "the next try comes after RETRY_SECONDS"
+        store.error = None
+    assert tries == [1, 20]
+    assert store.names("audit") == list(map(str, range(20)))
+
+
+async def test_rows_that_could_not_be_read_are_not_forgotten_by_the_storage() -> None:
+    store = Fake()
+    store.kinds["audit"] = [HistoryLine(1, b'{"id":1,"n":1}')]
+    store.error = StoreError("no answer")
+    async with opened(store) as history:
+        store.error = None
+        await store.after_a_try(lambda: history.rows("audit", 3).add({"n": 2}))
+    assert store.names("audit") == ["1", "2"]
+
+
+async def test_a_row_that_one_reader_cannot_use_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    store = Fake()
+    store.kinds["audit"] = [HistoryLine(1, b'{"id":1}')]
+    history = History()
+    rows, called = history.rows("audit", 3), asyncio.Event()
+    history.when_loaded(lambda: next(iter(rows))["n"])
+    history.when_loaded(called.set)
+    history.open(store)
+    await asyncio.wait_for(called.wait(), DEADLINE)
+    await store.after_a_try(lambda: rows.add({"n": 2}))
+    await history.close()
+    assert "history.failed" in caplog.text
+
+
 async def test_a_history_that_was_never_opened_is_closed() -> None:
     history = History()
     called: list[int] = []

@@ -116,7 +116,9 @@ class Rows:
         """The rows that are not stored; None if there are none."""
         if self.last <= self._stored:
             return None
-        return HistoryPart(self.kind, self._newer(self._stored), self._lines[0].id, self.limit)
+        # Those before may be stored although they are not here: reading them has failed.
+        oldest = self._lines[0].id if len(self._lines) == self.limit else 0
+        return HistoryPart(self.kind, self._newer(self._stored), oldest, self.limit)
 
     def written(self, part: HistoryPart) -> None:
         """These rows are stored now."""
@@ -151,6 +153,8 @@ class History:
         self._worker: Worker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_loaded = self._is_closed = False
+        #: The next try, after one that has failed.
+        self._retry: asyncio.TimerHandle | None = None
         #: Set while the storage is neither read nor written.
         self._rests = asyncio.Event()
         self._rests.set()
@@ -196,7 +200,7 @@ class History:
         store, worker = self._store, self._worker
         if store is None or worker is None:
             return
-        self._write()
+        self._try_again()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._rests.wait(), CLOSE_SECONDS)
         self._is_closed = True
@@ -209,12 +213,18 @@ class History:
 
     def _write(self) -> None:
         store, worker = self._store, self._worker
-        if store is None or worker is None or self._is_closed or not self._rests.is_set():
+        if store is None or worker is None or self._is_closed or self._retry is not None or not self._rests.is_set():
             return
         rows = [written for kind in self._kinds.values() if (written := kind.unwritten()) is not None]
         if rows:
             self._rests.clear()
             worker.put(lambda: self._report(self._stored, rows, _tried(lambda: store.write(rows), None)[1]))
+
+    def _try_again(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        self._write()
 
     def _report(self, call: Callable[..., None], *arguments: object) -> None:
         """Call a method on the loop."""
@@ -230,7 +240,7 @@ class History:
         self._is_loaded = True
         self._rests.set()
         for call in self._when_loaded:
-            call()
+            _tried(call, None)  # a row of another version, or one that is damaged, may not be what a caller expects
         self._when_loaded.clear()
         self._write()
 
@@ -239,7 +249,7 @@ class History:
         self._tell(error, "history.unwritten")
         if error is not None:
             assert self._loop is not None
-            self._loop.call_later(RETRY_SECONDS, self._write)
+            self._retry = self._loop.call_later(RETRY_SECONDS, self._try_again)
             return
         for written in rows:
             self._kinds[written.kind].written(written)
