@@ -27,6 +27,9 @@ HISTORY: Final = "history"
 #: for a full disk has 16 MiB.
 LEAST_FREE_BYTES: Final = 32 * 1024 * 1024
 
+#: Bytes of a file that are read, from its end: more than the rows of any kind take.
+_MOST_BYTES: Final = 64 * 1024 * 1024
+
 _OLD: Final = ".old"
 _KIND: Final = re.compile(r"[a-z]+")
 _LINE: Final = re.compile(rb'\{"id":(\d{1,18}),.*\}')
@@ -58,18 +61,24 @@ class FileHistory:
                     found[kind] = [*_read(self._folder / (kind + _OLD)), *latest]
                     self._last[kind] = max((line.id for line in found[kind]), default=0)
         except OSError as error:
-            raise StoreError(f"{self._folder} cannot be read: {error.strerror or error}") from error
+            raise self._failed(error, "be read") from error
         return found
 
     def write(self, parts: Sequence[HistoryPart]) -> None:
+        failed: OSError | None = None
         try:
             if shutil.disk_usage(self._folder.parent).free < self._least_free:
                 raise StoreFullError(f"{self._folder}: the disk has little room, which is left to messages")
             self._folder.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
-            for part in parts:
-                self._append(part)
         except OSError as error:
-            raise StoreError(f"{self._folder} cannot be written: {error.strerror or error}") from error
+            raise self._failed(error, "be written") from error
+        for part in parts:
+            try:
+                self._append(part)
+            except OSError as error:  # of this kind's file; the others are written
+                failed = error
+        if failed is not None:
+            raise self._failed(failed, "be written") from failed
 
     def _append(self, part: HistoryPart) -> None:
         path = self._folder / part.kind
@@ -87,10 +96,16 @@ class FileHistory:
     def close(self) -> None:
         pass
 
+    def _failed(self, error: OSError, doing: str) -> StoreError:
+        return StoreError(f"{error.filename or self._folder} cannot {doing}: {error.strerror or error}")
+
 
 def _read(path: Path) -> list[HistoryLine]:
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _MOST_BYTES))
+            data = file.read(_MOST_BYTES)
     except FileNotFoundError:
         return []
     found = (_LINE.fullmatch(line) for line in data.split(b"\n"))

@@ -323,6 +323,20 @@ class TestFiles:
         store.write([part("audit", 4)])
         assert ids(FileHistory(tmp_path, 0)) == [4]
 
+    def test_a_file_that_cannot_be_written_does_not_stop_the_others(self, tmp_path: Path) -> None:
+        store = FileHistory(tmp_path, 0)
+        (tmp_path / "history" / "audit").mkdir(parents=True)
+        for number in (1, 2):
+            with pytest.raises(StoreError, match="audit cannot be written"):
+                store.write([part("audit", *range(1, number + 1)), part("events", *range(1, number + 1))])
+        (tmp_path / "history" / "audit").rmdir()
+        assert ids(FileHistory(tmp_path, 0), "events") == [1, 2]
+
+    def test_the_end_of_a_file_that_is_too_large_is_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        FileHistory(tmp_path, 0).write([part("audit", 1, 2, 3)])
+        monkeypatch.setattr("sievemq_broker.store.history._MOST_BYTES", 40)
+        assert ids(FileHistory(tmp_path, 0)) == [2, 3]
+
     def test_a_folder_that_cannot_be_read_is_an_error_of_the_store(self, tmp_path: Path) -> None:
         (tmp_path / "history" / "audit").mkdir(parents=True)
         with pytest.raises(StoreError, match="cannot be read"):
