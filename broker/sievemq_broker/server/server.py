@@ -250,7 +250,7 @@ class Server:
             self._acceptors.append(Acceptor(port.socket, link, self._tls, settings.handshake_seconds))
         self.timers.start(self.turn.mark, self.turn.worked)
         self.clock.follow(self._clock_jumped, shard.services.drifted)
-        self.user_store.watch(loop, self.use_users)
+        self.user_store.watch(loop, self.use_users, partial(self.audit.record, "read_users_file", via="file"))
         self.phase = Phase.READY
         self.started_at = time.time()
         self.happenings.begin(VERSION)

@@ -181,6 +181,12 @@ def connect(broker: EmbeddedBroker, user: str, password: str) -> JMSContext:
     return ConnectionFactory(broker.url).create_context(user, password)
 
 
+def test_the_record_has_that_the_file_was_read(broker: EmbeddedBroker) -> None:
+    reload(broker)
+    (row,) = broker._submit(lambda server: list(server.audit.since(0))).result()
+    assert (row["action"], row["via"]) == ("read_users_file", "file")
+
+
 def test_new_and_removed_users(broker: EmbeddedBroker, file: Path) -> None:
     with connect(broker, "anna", "one") as anna, connect(broker, "ben", "rosebud") as ben:
         write_users(file, {"ben": User("ben", HASH), "cleo": User("cleo", "three")})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,23 @@ def cut(database: Database, shard: str) -> None:
     database.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE %s", f"sievemq {shard}%"
     )
+
+
+def test_a_follower_goes_on_with_the_record_of_actions(database: Database) -> None:
+    shard = database.shard()
+    with broker(database, shard, LONG) as owner, broker(database, shard, LONG) as follower:
+        owner._submit(lambda server: server.audit.record("purge_messages", via="http", user="ops")).result()
+        owner.stop()
+        follower.wait_until_serving(DEADLINE)
+        loaded = threading.Event()
+        follower._submit(lambda server: server.history.when_loaded(loaded.set)).result()
+        assert loaded.wait(DEADLINE)
+        follower._submit(lambda server: server.audit.record("pause_destination", via="http")).result()
+        rows = follower._submit(lambda server: list(server.audit.since(0))).result()
+    assert [(row["action"], row.get("user")) for row in rows] == [
+        ("purge_messages", "ops"),
+        ("pause_destination", None),
+    ]
 
 
 def test_a_follower_goes_on_where_the_owner_stopped(database: Database) -> None:

@@ -46,6 +46,7 @@ class UserStore:
         self._stamp = self._look()
         self._timer: asyncio.TimerHandle | None = None
         self._change: Callable[[Users], None] | None = None
+        self._read: Callable[[], None] = lambda: None
         self._key: bytes | None = None
         if self._path is not None:
             found, self._key = read_file(self._path)
@@ -61,13 +62,16 @@ class UserStore:
             if key is not None:
                 self.users.use_key(key)
 
-    def watch(self, loop: asyncio.AbstractEventLoop, change: Callable[[Users], None]) -> None:
+    def watch(
+        self, loop: asyncio.AbstractEventLoop, change: Callable[[Users], None], read: Callable[[], None] = lambda: None
+    ) -> None:
         """Watch the file from now on.
 
         Args:
             change: called with the new users.
+            read: called when they were read from the file.
         """
-        self._change = change
+        self._change, self._read = change, read
         if self._path is not None:
             self._again(loop)
 
@@ -90,6 +94,7 @@ class UserStore:
         self.renew()
         warn_if_exposed("the users and their password hashes", self._path)
         log.info("users.read", users=len(self.users))
+        self._read()
 
     def renew(self) -> None:
         """The users of the layer have changed."""
