@@ -29,6 +29,7 @@ VIEWS = [
     "#/default/broker",
     "#/default/client/desk-4",
     "#/default/record",
+    "#/default/history",
     "#/default/taps",
     "#/default/rules",
     ORDERS,
@@ -366,7 +367,7 @@ def test_after_an_outage_the_chart_has_a_gap_and_the_notice_is_gone(chromium: Ch
         page.until("document.querySelector('.notice.bad') === null")
         page.until("document.querySelector('.banner').hidden")
         page.until("document.querySelectorAll('.chart')[1].querySelectorAll('.series0 .line').length >= 2")
-        assert page.value("document.querySelector('.chart .restart text').textContent") == "restarted"
+        assert page.value("document.querySelector('.chart .event text').textContent") == "restarted"
 
 
 #: Text outside of landmarks, and headings that leave out a level (axe: region, heading-order, page-has-heading-one).

@@ -579,3 +579,21 @@ def test_figures_change_without_a_reload(page: Page, broker: EmbeddedBroker) -> 
     page.open(f"{broker.http_url}/#/default/overview")
     page.shows("Deepest queues")
     assert page.value("window.stays") is True
+
+
+def test_charts_of_a_longer_range_and_what_happened(page: Page, broker: EmbeddedBroker) -> None:
+    def pause(domain: object) -> None:
+        domain.namespace("default").declare("queue:orders").pause()  # type: ignore[attr-defined]
+
+    open_view(page, broker, "#/default/overview")
+    broker.call(pause)
+    page.until("[...document.querySelectorAll('.event title')].some((it) => it.textContent.includes('was paused'))")
+    page.click(".ranges button", "1 week")
+    page.until("document.querySelector('.chart .time').textContent.includes('-')")  # with a date
+    open_view(page, broker, ORDERS)
+    assert page.value("document.querySelector('.ranges [aria-pressed=true]').innerText") == "1 week"
+    open_view(page, broker, "#/default/history")
+    happened = [row[1] for row in page.rows("What happened")]
+    assert "queue:orders was paused" in happened
+    assert happened[-1].startswith("The broker started")
+    assert page.problems == []

@@ -1,7 +1,7 @@
 // A chart over time, drawn in SVG: lines, a scale, the time below, and the values under the pointer or the arrow keys.
 
 import { h, put, say, svg } from "./dom.js";
-import { clock, rate } from "./format.js";
+import { clock, rate, time as moment } from "./format.js";
 
 const HEIGHT = 200;
 const LEFT = 52;
@@ -10,6 +10,8 @@ const TOP = 12;
 const BOTTOM = 26;
 const GAP = 3; // usual steps between two samples from which on some are missing
 const LEAST_GAP = 3_000; // ms
+const LONG = 43_200_000; // ms from which on times have a date
+const APART = 90; // px between the texts of two marks
 
 export class Chart {
   /**
@@ -24,6 +26,7 @@ export class Chart {
     this.format = format;
     this.samples = [];
     this.marks = [];
+    this.span = 0;
     this.at = null;
     this.canvas = svg("svg", { class: "chart", role: "img", tabindex: "0", height: HEIGHT });
     this.values = lines.map(() => h("b"));
@@ -52,12 +55,15 @@ export class Chart {
 
   /**
    * @param {{time: number}[]} samples oldest first; `time` is ms since 1970. Where some are missing no line is drawn.
-   * @param {number[]} restarts of the broker, ms since 1970: marked.
+   * @param {{time: number, text: string, cuts: boolean}[]} marks what happened; no line crosses one that cuts.
+   * @param {number} span ms that are shown; 0 for what the samples cover.
    */
-  update(samples, restarts = []) {
-    this.samples = samples;
-    this.marks = restarts;
-    if (this.at !== null && this.at >= samples.length) this.at = null;
+  update(samples, marks = [], span = 0) {
+    const from = span ? (samples.at(-1)?.time ?? 0) - span : 0;
+    this.samples = samples.filter(({ time }) => time >= from);
+    this.marks = marks;
+    this.span = span;
+    if (this.at !== null && this.at >= this.samples.length) this.at = null;
     this.#draw();
   }
 
@@ -87,7 +93,7 @@ export class Chart {
   }
 
   get #from() {
-    return this.samples[0]?.time ?? 0;
+    return this.span ? this.#until - this.span : (this.samples[0]?.time ?? 0);
   }
 
   get #until() {
@@ -98,7 +104,7 @@ export class Chart {
     const width = this.canvas.clientWidth;
     const shown = this.samples[this.at ?? this.samples.length - 1];
     this.values.forEach((node, i) => say(node, shown ? this.format(shown[this.lines[i].key] ?? 0) : "–"));
-    say(this.moment, this.at === null || !shown ? "" : clock(shown.time));
+    say(this.moment, this.at === null || !shown ? "" : this.#when(shown.time));
     const words = this.lines.map((line, i) => `${line.name} ${this.values[i].textContent}`).join(", ");
     this.canvas.setAttribute("aria-label", `${this.title}: ${words}`);
     if (!width) return;
@@ -114,7 +120,7 @@ export class Chart {
       this.#scale(top, y, width),
       this.#times(x, width),
       this.#curves(x, y),
-      this.#restarts(x),
+      this.#marks(x, width),
       shown && this.at !== null && this.#cross(shown, x, y),
     );
   }
@@ -131,7 +137,7 @@ export class Chart {
   }
 
   #times(x, width) {
-    if (this.samples.length < 2) {
+    if (this.samples.length === 0) {
       return svg(
         "text",
         { class: "waiting", x: (LEFT + width) / 2, y: HEIGHT / 2, "text-anchor": "middle" },
@@ -142,18 +148,24 @@ export class Chart {
     const anchors = { 0: "start", 0.5: "middle", 1: "end" };
     return shares.map((share) => {
       const time = this.#from + share * (this.#until - this.#from);
-      return svg("text", { class: "time", x: x(time), y: HEIGHT - 6, "text-anchor": anchors[share] }, clock(time));
+      return svg("text", { class: "time", x: x(time), y: HEIGHT - 6, "text-anchor": anchors[share] }, this.#when(time));
     });
   }
 
+  #when(time) {
+    return this.#until - this.#from >= LONG ? moment(time).slice(5, 16) : clock(time);
+  }
+
   #curves(x, y) {
-    if (this.samples.length < 2) return null;
+    const cuts = this.marks.filter((mark) => mark.cuts).map(({ time }) => time);
     return this.lines.map(({ key }, i) => {
       const known = this.samples.filter((sample) => Number.isFinite(sample[key]));
       return svg(
         "g",
         { class: `series${i}` },
-        unbroken(known, this.marks).map((part) => {
+        unbroken(known, cuts).map((part) => {
+          const [{ time, [key]: value }] = part;
+          if (part.length === 1) return svg("circle", { class: `series${i}`, cx: x(time), cy: y(value), r: 2 });
           const points = part.map((sample) => `${x(sample.time).toFixed(1)},${y(sample[key]).toFixed(1)}`).join(" ");
           const area = `${x(part[0].time)},${y(0)} ${points} ${x(part.at(-1).time)},${y(0)}`;
           return [svg("polygon", { class: "area", points: area }), svg("polyline", { class: "line", points })];
@@ -162,16 +174,26 @@ export class Chart {
     });
   }
 
-  #restarts(x) {
-    const seen = this.marks.filter((time) => time >= this.#from && time <= this.#until);
-    return seen.map((time) =>
-      svg(
-        "g",
-        { class: "restart" },
-        svg("line", { x1: x(time), x2: x(time), y1: TOP, y2: HEIGHT - BOTTOM }),
-        svg("text", { x: x(time) + 4, y: TOP + 10 }, "restarted"),
-      ),
-    );
+  // Of marks that are close together the newest has a text; all have it as their title.
+  #marks(x, width) {
+    const seen = this.marks.filter(({ time }) => time >= this.#from && time <= this.#until);
+    let free = Infinity;
+    return seen
+      .sort((one, other) => other.time - one.time)
+      .map(({ time, text }) => {
+        const at = x(time);
+        const isLast = free === Infinity && at > width - RIGHT - APART;
+        const shown = isLast || free - at > APART;
+        if (shown) free = isLast ? at - APART : at;
+        const place = { x: at + (isLast ? -4 : 4), y: TOP + 10, "text-anchor": isLast ? "end" : "start" };
+        return svg(
+          "g",
+          { class: "event" },
+          svg("title", `${this.#when(time)} ${text}`),
+          svg("line", { x1: at, x2: at, y1: TOP, y2: HEIGHT - BOTTOM }),
+          shown && svg("text", place, text.length > 18 ? `${text.slice(0, 17)}…` : text),
+        );
+      });
   }
 
   #cross(shown, x, y) {
@@ -184,18 +206,18 @@ export class Chart {
   }
 }
 
-/** The samples in parts without a gap: none between two of a part is missing, nor was the broker restarted there. */
-export function unbroken(samples, restarts = []) {
+/** The samples in parts without a gap: none between two of a part is missing, nor is there a cut. */
+export function unbroken(samples, cuts = []) {
   const steps = samples.slice(1).map(({ time }, i) => time - samples[i].time);
   const usual = [...steps].sort((one, other) => one - other)[Math.floor(steps.length / 2)] ?? 0;
   const parts = [];
   samples.forEach((sample, i) => {
     const before = samples[i - 1]?.time;
     const isCut = before === undefined || sample.time - before > Math.max(GAP * usual, LEAST_GAP);
-    if (isCut || restarts.some((time) => time > before && time <= sample.time)) parts.push([]);
+    if (isCut || cuts.some((time) => time > before && time <= sample.time)) parts.push([]);
     parts.at(-1).push(sample);
   });
-  return parts.filter((part) => part.length > 1);
+  return parts;
 }
 
 /** The samples of a series as the API gives it. */

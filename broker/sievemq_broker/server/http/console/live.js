@@ -11,7 +11,7 @@ import { brokerTime, count, setClock } from "./format.js";
 
 export const samples = []; // totals, oldest first
 export const happenings = []; // newest first
-export const restarts = []; // when the broker was found to have been restarted
+export const restarts = []; // marks of restarts that the page has seen
 /** @type {{connected: boolean | null, tries: number}} */
 export const state = { connected: null, tries: 0 };
 
@@ -36,6 +36,12 @@ const WORDS = {
   "disk.has_room": () => "PERSISTENT messages are accepted again",
   "attention.began": (about) => attention(about, about.text),
   "attention.ended": (about) => attention(about, `no longer: ${about.text}`),
+  "broker.started": ({ version, was_killed: wasKilled }) =>
+    `The broker started${wasKilled ? " after it was killed" : ""} (${version})`,
+  "broker.stopped": () => "The broker stopped in order",
+  "clock.jumped": ({ seconds }) => `The clock was set by ${seconds} s`,
+  "setting.changed": (about) => `${[about.kind, about.name].filter(Boolean).join(" ")} changed`,
+  mark: ({ text, user }) => `${text}${user ? ` (${user})` : ""}`,
   missed: ({ events, reason }) =>
     reason === "restarted"
       ? "The broker was restarted"
@@ -44,6 +50,9 @@ const WORDS = {
 
 // Rules whose findings other events report.
 const REPORTED = ["paused", "producers_blocked", "disk_full", "dead_letters"];
+
+/** Other events report what this one is about. */
+export const isReported = (about) => REPORTED.includes(about.rule);
 
 const attention = ({ address, subscription, client_id: client, connection }, text) =>
   [subscription ?? address ?? client ?? connection, text].filter(Boolean).join(": ");
@@ -70,6 +79,23 @@ export function begin(past) {
   samples.push(...past.filter(lacks));
   samples.sort((one, other) => one.time - other.time);
   samples.splice(0, Math.max(0, samples.length - KEEP));
+}
+
+/** What has happened, in words. */
+export function words(kind, about) {
+  if (about.more) return `${count(about.more, "more event", "more events")} like ${kind.replace(/[._]/g, " ")}`;
+  return WORDS[kind]?.(about) ?? kind.replace(/[._]/g, " ");
+}
+
+/** Takes what the broker keeps of the time before the page, and while it was cut off. */
+export function recall(events) {
+  const known = new Set(happenings.map(({ time, text }) => `${time} ${text}`));
+  const past = events
+    .filter(({ about }) => !isReported(about))
+    .map(({ event, time, about }) => ({ kind: event, time, text: words(event, about) }));
+  happenings.push(...past.filter(({ time, text }) => !known.has(`${time} ${text}`)));
+  happenings.sort((one, other) => other.time - one.time);
+  happenings.splice(50);
 }
 
 /** Takes requested totals, until the first event brings some. */
@@ -118,9 +144,10 @@ function ticked(totals) {
 }
 
 function happened(kind, data) {
-  if (kind === "missed" && data.reason === "restarted") restarts.push(brokerTime());
-  if (REPORTED.includes(data.rule)) return;
-  happenings.unshift({ kind, time: data.time ?? brokerTime(), text: WORDS[kind](data) });
+  if (kind === "missed" && data.reason === "restarted")
+    restarts.push({ time: brokerTime(), text: "restarted", cuts: true });
+  if (isReported(data)) return;
+  happenings.unshift({ kind, time: data.time ?? brokerTime(), text: words(kind, data) });
   happenings.splice(50);
   tell("event", happenings[0]);
 }

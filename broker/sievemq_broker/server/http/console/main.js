@@ -19,6 +19,7 @@ import consumer from "./views/consumer.js";
 import deadLetters from "./views/deadletters.js";
 import destination from "./views/destination.js";
 import { queues, topics } from "./views/destinations.js";
+import history from "./views/history.js";
 import overview from "./views/overview.js";
 import rules from "./views/rules.js";
 import record from "./views/record.js";
@@ -41,6 +42,7 @@ import workbench from "./views/workbench.js";
  */
 const VIEWS = {
   overview,
+  history,
   queues,
   topics,
   subscriptions,

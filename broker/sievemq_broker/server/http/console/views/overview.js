@@ -7,6 +7,7 @@ import { Chart, ratesChart, samplesOf } from "../chart.js";
 import { h, put, say } from "../dom.js";
 import { ago, bytes, compact, number, rate } from "../format.js";
 import * as live from "../live.js";
+import { marks, range, rangeChoice } from "../ranges.js";
 import { gauge, head, linkButton, nothing, section } from "../parts.js";
 import { sparkline } from "../sparkline.js";
 import { Table } from "../table.js";
@@ -26,7 +27,7 @@ const TILES = [
   ["consumers", "Consumers", number],
 ];
 
-export default function overview({ namespace, signal: gone }) {
+export default function overview({ namespace, signal: gone, read: reread }) {
   const alarms = h("ul", { class: "alarms", "aria-label": "Needs attention" });
   const tiles = TILES.map(([key, name, format]) => tile(key, name, format));
   const rates = ratesChart();
@@ -38,6 +39,7 @@ export default function overview({ namespace, signal: gone }) {
     ],
     format: compact,
   });
+  const ranges = rangeChoice(() => reread());
   const busiest = new Table({
     label: "Deepest queues",
     columns: queueColumns(namespace),
@@ -58,26 +60,28 @@ export default function overview({ namespace, signal: gone }) {
       { class: "tiles" },
       tiles.map((item) => item.node),
     ),
+    ranges,
     h("div", { class: "charts" }, rates.node, depth.node),
     section("Deepest queues", busiest.node),
-    section("What happened", news),
+    section("What happened", news, h("p", h("a", { href: link([namespace, "history"]) }, "All that happened"))),
   );
 
   let found = null; // what needs attention
   let whole = false; // all of it is shown
   let lacks = live.samples.length < 2;
   let own = null; // samples of what the user may see, where the broker's totals are not for them
+  let past = { marks: [], samples: null }; // what happened in the range that is shown, and the samples of a longer one
 
   function draw() {
     const samples = own ?? live.samples;
     for (const item of tiles) item.update(samples);
-    rates.update(samples, live.restarts);
-    depth.update(samples, live.restarts);
+    for (const chart of [rates, depth])
+      chart.update(past.samples ?? samples, [...past.marks, ...live.restarts], own ? 0 : range.ms());
     put(
       news,
       live.happenings.length
         ? live.happenings.slice(0, 12).map((item) => h("li", h("time", ago(item.time)), item.text))
-        : h("li", { class: "dim" }, "No events since this page was opened."),
+        : h("li", { class: "dim" }, "Nothing yet."),
     );
   }
 
@@ -101,16 +105,22 @@ export default function overview({ namespace, signal: gone }) {
     const memory = tiles.find((item) => item.key === "memory_bytes");
     const connections = tiles.find((item) => item.key === "connections");
     connections?.share(broker.connections / broker.connections_limit, `of ${number(broker.connections_limit)}`);
+    ranges.hidden = broker.memory === null;
     if (memory) memory.node.hidden = broker.memory === null;
     if (memory && broker.memory) {
       live.note({ ...sampleOf(broker), memory_bytes: broker.memory.bytes });
       begin();
       const { bytes: used, limit } = broker.memory;
       memory.share(limit ? used / limit : null, limit ? `of ${bytes(limit)}` : "no limit");
+      const [seen, series] = await Promise.all([
+        marks({ namespace }, broker.now, signal),
+        range.isLive() ? null : get("/series", { range: range.name() }, signal),
+      ]);
+      past = { marks: seen, samples: series && samplesOf(series) };
     } else {
       own = [...(own ?? []), sampleOf(broker)].slice(-KEEP);
-      draw();
     }
+    draw();
   }
 
   // Samples from before this page was opened; a user who may not see all destinations sees totals from now on.
@@ -122,8 +132,16 @@ export default function overview({ namespace, signal: gone }) {
       .then(draw, () => {});
   }
 
+  // What happened before this page was opened, and while it was cut off.
+  function recall() {
+    get("/history", { limit: 30 }, gone)
+      .then(({ events }) => live.recall(events))
+      .then(draw, () => {});
+  }
+
   // What the broker has kept of the time in which the page heard nothing fills the gap.
   function heard(what) {
+    if (what === "back") recall();
     if (what === "back" && own === null) {
       lacks = true;
       begin();
@@ -132,6 +150,7 @@ export default function overview({ namespace, signal: gone }) {
   }
 
   draw();
+  recall();
   return { title: "Overview", node, read, heard };
 }
 

@@ -3,7 +3,8 @@
 import * as api from "../api.js";
 import { Chart, ratesChart, samplesOf } from "../chart.js";
 import { h, put } from "../dom.js";
-import { bytes, compact, duration, number } from "../format.js";
+import { marks, range, rangeChoice } from "../ranges.js";
+import { brokerTime, bytes, compact, duration, number } from "../format.js";
 import { button, facts, gauge, nothing, section } from "../parts.js";
 import { allow, refusal } from "../rights.js";
 import { changeRulesOf, refusals, rulesOf } from "../rules.js";
@@ -61,6 +62,7 @@ export default function summary({ namespace, address, isQueue, query, read: rere
   const node = h(
     "div",
     figures,
+    rangeChoice(() => reread()),
     h("div", { class: "charts" }, depth.node, rates.node),
     !isQueue && section("Subscriptions", subscriptions.node),
     section("Consumers", consumers.node),
@@ -75,14 +77,14 @@ export default function summary({ namespace, address, isQueue, query, read: rere
     if (!shown) allow(changing, (await refusals(signal))[0]);
     shown = state;
     const [series, subscribed, tapping] = await Promise.all([
-      api.get(api.destination(namespace, address, "series"), {}, signal),
+      api.get(api.destination(namespace, address, "series"), { range: range.name() }, signal),
       isQueue ? null : api.list(namespace, "subscriptions", { topic: address, limit: PAGE }, signal),
       api.list(namespace, "taps", { destination: address, limit: PAGE }, signal),
       consumers.read(signal),
     ]);
     const samples = samplesOf(series);
-    depth.update(samples);
-    rates.update(samples);
+    const seen = await marks({ namespace, address }, brokerTime(), signal);
+    for (const chart of [depth, rates]) chart.update(samples, seen, range.ms());
     tapped.hidden = tapping.taps.length === 0;
     taps.update(tapping.taps);
     if (subscribed) subscriptions.update(subscribed.subscriptions);
