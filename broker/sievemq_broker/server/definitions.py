@@ -183,6 +183,7 @@ def settings_changes(definitions: Definitions, live: LiveSettings, *, prune: boo
             continue
         there = layer.present
         gone = [name for name in there if name not in wanted] if prune else []
+        others = 0
         for name, value in (*wanted.items(), *((name, None) for name in gone)):
             action = DELETE if value is None else CHANGE if name in there else CREATE
             text = difference(there[name], value) if action == CHANGE else ""
@@ -191,7 +192,8 @@ def settings_changes(definitions: Definitions, live: LiveSettings, *, prune: boo
             at_start = layer is live.users and not secured
             change = Change(action, layer.kind, None, f"{layer.kind}/{name}", text, at_start)
             try:
-                layer.check(name)
+                layer.check(name, others)
+                others += name not in layer.changes
             except RefusedError as error:
                 change.refuse(str(error), can_be_forced=False)
             found.append(change)
@@ -204,19 +206,19 @@ def settings_changes(definitions: Definitions, live: LiveSettings, *, prune: boo
 def change_settings(
     changes: list[Change], definitions: Definitions, live: LiveSettings, by: str | None, now: int
 ) -> None:
-    """Make what :meth:`settings_changes` found, but for the order; the broker uses it afterwards.
-
-    Raises:
-        RefusedError: too many entries would be changed; those before that are.
-    """
+    """Make what :func:`settings_changes` found, but for the order; the broker uses it afterwards."""
     for change in changes:
         if change.at_start:
             continue
         for layer, wanted in _tables_of(definitions, live):
             if layer.kind == change.kind:
                 name = change.name.partition("/")[2]
-                layer.put(name, (wanted or {}).get(name), by, now)
-                change.done()
+                try:
+                    layer.put(name, (wanted or {}).get(name), by, now)
+                except RefusedError as error:
+                    change.refuse(str(error), can_be_forced=False)
+                else:
+                    change.done()
 
 
 def _tables_of(definitions: Definitions, live: LiveSettings) -> tuple[tuple[Layer[Any], Mapping[str, Any] | None], ...]:

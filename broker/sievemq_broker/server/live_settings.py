@@ -29,8 +29,9 @@ from sievemq_broker.rules import parse_namespaces, parse_policies, rules_of
 from sievemq_broker.users.account import User
 from sievemq_broker.users.passwords import is_hash
 
-#: Changes of one layer: each is looked at for each new destination.
-MOST_CHANGES: Final = 1_000
+#: Changed patterns: each is compared with each other, and with the address of each new destination. Changed users.
+MOST_PATTERNS: Final = 250
+MOST_USERS: Final = 2_000
 
 T = TypeVar("T")
 
@@ -68,6 +69,7 @@ class Layer(Generic[T]):
         below: what the settings say, in order.
         table: the table that makes an entry, as a file has it.
         parse: makes entries of such tables; raises ValueError.
+        most: changes that may be there.
 
     Attributes:
         kind, below, table, parse: as above.
@@ -81,11 +83,13 @@ class Layer(Generic[T]):
         below: Mapping[str, T],
         table: Callable[[T], dict[str, Any]],
         parse: Callable[[Any], Mapping[str, T]],
+        most: int = MOST_PATTERNS,
     ) -> None:
         self.kind = kind
         self.below = below
         self.table = table
         self.parse = parse
+        self._most = most
         self.changes: dict[str, Changed[T]] = {}
         self.present: Mapping[str, T] = below
         self._journal: Journal | None = None
@@ -101,16 +105,19 @@ class Layer(Generic[T]):
             return ""
         return f'"{hmac.new(self._key, self._text(value).encode("utf-8", "surrogatepass"), "sha256").hexdigest()[:16]}"'
 
-    def check(self, name: str) -> None:
+    def check(self, name: str, others: int = 0) -> None:
         """Raise unless an entry may be changed.
+
+        Args:
+            others: so many others will be changed for the first time before it.
 
         Raises:
             RefusedError: there are too many changes; or the settings have the user's password in clear.
         """
-        if name not in self.changes and len(self.changes) >= MOST_CHANGES:
+        if name not in self.changes and len(self.changes) + others >= self._most:
             raise RefusedError(
-                f"{len(self.changes)} entries were changed at run time, as many as are allowed; put some into the "
-                "configuration, or reset them"
+                f"no more than {self._most} {self.kind}s may be changed at run time; put some into the configuration, "
+                "or reset them"
             )
         below = self.below.get(name)
         if isinstance(below, User) and not is_hash(below.secret):
@@ -226,8 +233,10 @@ class Layer(Generic[T]):
         for _, name in sorted(added):
             new = changes[name].value
             assert new is not None
-            places = (place for place, (other, _) in enumerate(found) if fnmatchcase(name, other))
-            found.insert(next(places, len(found)), (name, new))
+            # Which of two users comes first means nothing.
+            hides = enumerate(found) if self.kind != "user" else ()
+            place = next((place for place, (other, _) in hides if fnmatchcase(name, other)), len(found))
+            found.insert(place, (name, new))
         self.present = dict(found)
 
     def _text(self, value: T) -> str:
@@ -254,7 +263,7 @@ class LiveSettings:
     def __init__(self, settings: Settings) -> None:
         self.rules: Layer[DestinationPolicy] = Layer("rule", settings.destinations, rules_of, parse_policies)
         self.limits: Layer[NamespacePolicy] = Layer("limit", settings.namespaces, rules_of, parse_namespaces)
-        self.users: Layer[User] = Layer("user", settings.users, user_table, parse_hashed_users)
+        self.users: Layer[User] = Layer("user", settings.users, user_table, parse_hashed_users, MOST_USERS)
         self.reread: Callable[[], Loaded] | None = None
 
     def reread_with(self, reread: Callable[[], Loaded] | None) -> None:

@@ -468,6 +468,8 @@ class Server:
         """The users have changed. Users that were removed or have another password lose their connections; the others
         get their new rights."""
         before = self.authenticator.use(users)
+        if not users.required:
+            return
         now = self.clock.now()
         for connection in tuple(self.shard.services.connections.values()):
             name = connection.member.identity.user or ""

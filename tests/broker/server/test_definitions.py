@@ -26,7 +26,7 @@ from sievemq_broker.server.definitions import (
     collect,
     settings_changes,
 )
-from sievemq_broker.server.live_settings import LiveSettings
+from sievemq_broker.server.live_settings import MOST_PATTERNS, LiveSettings
 from sievemq_broker.users.account import User
 from sievemq_testing import BrokerFactory
 
@@ -421,6 +421,12 @@ def test_users_in_clear_and_first_users_do_not_change_at_run_time() -> None:
     assert "in clear in the configuration" in change.refused
     (first,) = differences(LiveSettings(Settings()), {"users": {"anna": HASH}}, prune=False, secured=False)
     assert first.at_start
+
+
+def test_more_changes_than_are_allowed_are_refused_before_one_is_made() -> None:
+    live = LiveSettings(Settings())
+    changes = differences(live, {"rules": {f"q{number}": {} for number in range(MOST_PATTERNS + 2)}}, prune=False)
+    assert [bool(change.refused) for change in changes] == [False] * MOST_PATTERNS + [True, True]
 
 
 def test_the_order_of_rules_is_a_difference() -> None:

@@ -15,7 +15,6 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import Loaded, Settings, load
 from sievemq_broker.domain.journal import CHANGED, Journal
 from sievemq_broker.domain.policy import DestinationPolicy
-from sievemq_broker.server import live_settings
 from sievemq_broker.server.live_settings import Layer, LiveSettings, RefusedError
 from sievemq_broker.server.reloading import differences, reload_on_signal
 from sievemq_broker.server.server import Phase, Server
@@ -108,12 +107,12 @@ def test_an_etag_follows_the_entry() -> None:
 
 
 def test_changes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_settings, "MOST_CHANGES", 2)
     rules = layer()
+    monkeypatch.setattr(rules, "_most", 2)
     rules.put("queue:a", rule(1), None, 0)
     rules.put("queue:b", rule(1), None, 0)
     rules.put("queue:a", rule(2), None, 0)
-    with pytest.raises(RefusedError, match="2 entries were changed at run time, as many as are allowed"):
+    with pytest.raises(RefusedError, match="no more than 2 rules may be changed at run time"):
         rules.put("queue:c", rule(1), None, 0)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sievemq import JMSContext
 from sievemq_broker import EmbeddedBroker
 
 from .conftest import Api, at
@@ -106,3 +107,30 @@ def test_many_definitions_take_no_long_turn(api: Api) -> None:
         "queues": sorted(table["queues"]),
         "subscriptions": sorted(subscriptions, key=lambda each: str(each["name"])),
     }
+
+
+def test_rules_limits_and_users_change_at_once(guarded: EmbeddedBroker) -> None:
+    admin = as_user(guarded, "admin")
+    wanted = {"rules": RULES, "limits": {"x": {"max_messages": 1}}, "users": {"new": HASH}}
+    assert admin.ok("POST", PATH, {"definitions": wanted, "dry_run": True})["applied"] == 0
+    answer = admin.ok("POST", PATH, {"definitions": wanted})
+    assert [(change["name"], change["made"]) for change in answer["changes"]] == [("limit/x", True), ("user/new", True)]
+    assert [row["pattern"] for row in admin.get("/api/v1/limits")["rules"]] == ["x"]
+    refused = admin("POST", PATH, {"definitions": {"users": {"admin": HASH, "max": HASH}}})
+    assert (refused.status, refused.error) == (409, "ILLEGAL_STATE")
+    assert "user/admin" in refused.json["text"]
+    assert "in clear in the configuration" in refused.json["text"]
+    assert admin("GET", "/api/v1/users/max").status == 404
+    lost = admin("POST", PATH, {"definitions": {"users": {"new": {"password": HASH, "rights": []}}}, "prune": True})
+    assert lost.json["text"].startswith("no other user may do everything")
+
+
+def test_connections_of_a_broker_without_users_stay(api: Api, context: JMSContext) -> None:
+    before = len(api.get("/api/v1/connections")["connections"])
+    answer = api.ok("POST", PATH, {"definitions": {"rules": RULES, "users": {"first": HASH}}})
+    assert [(change["name"], change["at_start"]) for change in answer["changes"]] == [
+        ("rule/queue:orders", False),
+        ("user/first", True),
+    ]
+    assert len(api.get("/api/v1/connections")["connections"]) == before
+    api.ok("DELETE", "/api/v1/rules/queue:orders")

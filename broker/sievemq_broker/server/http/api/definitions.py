@@ -18,7 +18,6 @@ from sievemq_broker.server.http.api.live import check_users, require_everything,
 from sievemq_broker.server.http.encoding import encode
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.tasks import each, run
-from sievemq_broker.server.live_settings import RefusedError
 from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_broker.users.passwords import is_hash
 from sievemq_core.counted import counted
@@ -87,12 +86,9 @@ async def apply_definitions(call: Call[Any, requests.Apply]) -> answers.Applied:
     if refused_here and not given.dry_run:
         raise _refused(refused_here, len(made))
     if of_settings and not given.dry_run:
-        try:
-            server_definitions.change_settings(of_settings, definitions, server.live, call.identity.user, call.now)
-        except RefusedError as error:
-            raise ApiError(409, "RESOURCE_ALLOCATION", str(error)) from None
-        finally:
-            await use(call, server.live.layers)
+        server_definitions.change_settings(of_settings, definitions, server.live, call.identity.user, call.now)
+        kinds = {change.kind for change in of_settings if change.made}
+        await use(call, [layer for layer in server.live.layers if layer.kind in kinds])
     changes += of_settings
     return answers.Applied(
         changes=await each(server, changes, _shown),

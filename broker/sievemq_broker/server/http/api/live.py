@@ -212,7 +212,7 @@ async def use(call: AnyCall, layers: Iterable[Layer[Any]]) -> None:
     if "user" in kinds:
         call.scope["state"]["own_change"] = True  # the caller may be the one who has changed
         server.user_store.renew()
-    if kinds != {"user"}:
+    if kinds - {"user"}:
         done = asyncio.get_running_loop().create_future()
         server.use_rules().then(lambda now: None if done.done() else done.set_result(None))
         await done
