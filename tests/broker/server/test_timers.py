@@ -13,7 +13,7 @@ from sievemq_broker.config import Settings
 from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.server.net.link import Links
-from sievemq_broker.server.net.turn import LAG_BOUNDS, TICK_SECONDS, Timers
+from sievemq_broker.server.net.turn import LAG_BOUNDS, TICK_SECONDS, TICKED_AT_ONCE, Timers
 from sievemq_broker.server.shard import Shard
 
 from .conftest import FakeConnection, StandingClock
@@ -43,6 +43,9 @@ class FakeLoop:
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Handle:
         return self.call_at(self.now + delay, callback)
+
+    def call_soon(self, callback: Callable[..., None], *arguments: object) -> Handle:
+        return self.call_at(self.now, lambda: callback(*arguments))
 
     def armed(self) -> list[float]:
         return [round(handle.when - self.now, 6) for handle in self.handles if not handle.cancelled]
@@ -203,6 +206,30 @@ def test_tick_visits_every_connection_and_marks_those_with_output(clock: Standin
     assert (quiet.connection.ticks, loud.connection.ticks) == (1, 1)
     assert marked == [loud]
     assert loop.armed() == [TICK_SECONDS]
+
+
+def test_many_connections_are_ticked_in_several_turns(clock: StandingClock) -> None:
+    timers, loop, links, _ = make(Domain(), clock)
+    many = [_link() for _ in range(2 * TICKED_AT_ONCE + 1)]
+    links.open.update(many)
+    many[0].connection.deadline = 1_100
+    timers.start(lambda link: None)
+    loop.fire()
+    for turn in (1, 2):
+        assert sum(link.connection.ticks for link in many) == turn * TICKED_AT_ONCE
+        assert loop.armed() == [0.0]
+        loop.fire()
+    assert {link.connection.ticks for link in many} == {1}
+    assert loop.armed() == [0.1], "as the first of them has requested"
+    loop.fire()
+    left = next(link for link in many if link.connection.ticks == 1)
+    links.open.discard(left)
+    loop.fire()
+    loop.fire()
+    assert left.connection.ticks == 1, "it was closed meanwhile"
+    loop.fire()
+    timers.stop()
+    assert loop.armed() == []
 
 
 @pytest.mark.parametrize(("wish", "wait"), [(1_100, 0.1), (1_001, 0.02), (900, 0.02), (9_999, TICK_SECONDS)])

@@ -49,6 +49,9 @@ TURNS_AT_ONCE = 256
 TICK_SECONDS = 0.25
 _SHORTEST_TICK_SECONDS = 0.02
 
+#: Links that are ticked in a turn: a millisecond, and some if a heartbeat is due at all of them.
+TICKED_AT_ONCE = 250
+
 #: The longest the timer is armed for: the machine's clock can be set meanwhile, so a deadline is checked again.
 _LONGEST_MS = 60_000
 
@@ -148,7 +151,7 @@ class Timers:
         self._on_tick = on_tick
         self._armed: asyncio.TimerHandle | None = None
         self._armed_for = 0
-        self._ticker: asyncio.TimerHandle | None = None
+        self._ticker: asyncio.Handle | None = None
         self._next_tick = 0.0
         #: How late ticks were.
         self.lag = Histogram(LAG_BOUNDS)
@@ -218,12 +221,21 @@ class Timers:
         self._worked()
 
     def _tick(self) -> None:
-        loop = self._loop
-        time = loop.time()
-        self.lag.observe(max(0.0, time - self._next_tick))
-        now = self._clock.now()
-        wait = TICK_SECONDS
-        for link in tuple(self._links.open):
+        self.lag.observe(max(0.0, self._loop.time() - self._next_tick))
+        self._tick_links(tuple(self._links.open), 0, TICK_SECONDS)
+
+    def _tick_links(self, links: Sequence[_Ticked], first: int, wait: float) -> None:
+        """Tick the links from this number on, some in each turn, and after the last of them arm the next tick.
+
+        Args:
+            links: those that were open when the tick began.
+            first: number of the first one that is left.
+            wait: seconds until the next tick, as far as is known.
+        """
+        now, still_open = self._clock.now(), self._links.open
+        for link in links[first : first + TICKED_AT_ONCE]:
+            if link not in still_open:
+                continue
             connection = link.connection
             try:
                 deadline = connection.tick(now)
@@ -234,8 +246,11 @@ class Timers:
                 wait = max((deadline - now) / 1000, _SHORTEST_TICK_SECONDS)
             if connection.has_data or connection.closing:
                 self._mark(link)
-        self._next_tick = time + wait
-        self._ticker = loop.call_at(self._next_tick, self._tick)
+        if first + TICKED_AT_ONCE < len(links):
+            self._ticker = self._loop.call_soon(self._tick_links, links, first + TICKED_AT_ONCE, wait)
+            return
+        self._next_tick = self._loop.time() + wait
+        self._ticker = self._loop.call_at(self._next_tick, self._tick)
         self._on_tick()
         self.rearm()
 

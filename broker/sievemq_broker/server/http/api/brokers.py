@@ -43,12 +43,7 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
     if everything:
         latest = call.management.sampler.latest
         in_rate, out_rate = latest.in_rate, latest.out_rate
-    connections = [
-        connection
-        for connection in server.shard.services.connections.values()
-        if identity.may(Verb.VIEW, connection.namespace.name, "*")
-    ]
-    waiting = [connection for connection in connections if connection.blocked_senders]
+    connections, waiting = await run(server, partial(_connections, call))
     blocked_at = await _blocked_at(server, waiting)
     if everything:
         await run(server, server.memory.add_up)
@@ -122,6 +117,21 @@ def _storage(server: Server) -> answers.Storage | None:
         full=commits.full,
         stuck=commits.stuck,
     )
+
+
+def _connections(call: Call[Any, Any], now: int, budget: Budget) -> Task[tuple[list[Peer], list[Peer]]]:
+    """The connections that the caller may view, and those whose sends are blocked."""
+    viewed: list[Peer] = []
+    blocked: list[Peer] = []
+    for connection in list(call.server.shard.services.connections.values()):
+        if budget.spent:
+            yield
+        budget.spend(1)
+        if call.identity.may(Verb.VIEW, connection.namespace.name, "*"):
+            viewed.append(connection)
+            if connection.blocked_senders:
+                blocked.append(connection)
+    return viewed, blocked
 
 
 async def _blocked_at(server: Server, connections: list[Peer]) -> list[answers.BlockedPlace]:

@@ -173,7 +173,7 @@ class Hub:
         """Return when no event from now on is missed: there is a state that the next look compares with."""
         async with self._taking:
             if self._known is None or not self._known.is_whole:
-                before, self._known = self._known, await run(self._server, partial(_Known.taken, self._server))
+                before, self._known = self._known, await run(self._server, partial(_Known.taken, self._server, None))
                 if before is not None:
                     self._known.go_on(before)
 
@@ -196,7 +196,7 @@ class Hub:
                 is_whole = False
                 history.forget()
             if is_whole:
-                self._known = await run(self._server, partial(_Known.taken, self._server))
+                self._known = await run(self._server, partial(_Known.taken, self._server, before))
             else:
                 self._known = _Known(self._server)
         now = self._sampler.latest.time
@@ -259,8 +259,9 @@ class _Known:
         self.taps: set[Tap] = set()
 
     @classmethod
-    def taken(cls, server: Server, now: int, budget: Budget) -> Task[Self]:
-        """Collect the current state."""
+    def taken(cls, server: Server, before: _Known | None, now: int, budget: Budget) -> Task[Self]:
+        """Collect the current state. Consumers of a connection that are the same as before are the same dict."""
+        earlier = {} if before is None else before.consumers
         known = cls(server, is_whole=True)
         for connection in list(known.connections.values()):
             if budget.spent:
@@ -268,14 +269,16 @@ class _Known:
             budget.spend(1 + len(connection.deliveries.consumers))
             if connection.deliveries.consumers:
                 there, retired = connection.deliveries.consumers, connection.deliveries.retired
-                known.consumers[connection.member.id] = {n: c for n, c in there.items() if n not in retired}
+                consumers = {n: c for n, c in there.items() if n not in retired}
+                same = earlier.get(connection.member.id)
+                known.consumers[connection.member.id] = same if same == consumers else consumers
         for space in list(server.shard.broker.namespaces.values()):
             if budget.spent:
                 yield
-            before = len(known.subscriptions) + len(known.taps)
+            count = len(known.subscriptions) + len(known.taps)
             known.subscriptions.update(space.subscriptions)
             known.taps.update(space.taps)
-            budget.spend(1 + len(known.subscriptions) + len(known.taps) - before)
+            budget.spend(1 + len(known.subscriptions) + len(known.taps) - count)
         return known
 
     def go_on(self, before: _Known) -> None:
@@ -338,7 +341,7 @@ def _labels(destinations: Iterable[Queue | Topic]) -> set[tuple[str, str]]:
 def _consumers(name: str, before: _Known, after: _Known) -> Iterator[Event]:
     for identifier, consumers in after.consumers.items():
         known = before.consumers.get(identifier, {})
-        if consumers.keys() == known.keys():
+        if consumers is known or consumers.keys() == known.keys():
             continue
         for number in consumers.keys() - known.keys():
             consumer = consumers[number]

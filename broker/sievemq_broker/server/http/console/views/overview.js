@@ -14,6 +14,7 @@ import { Table } from "../table.js";
 import { RECENT, queueColumns } from "./destinations.js";
 
 const BUSY = 8;
+const SELDOM = 5; // readings of the view to one of the broker as a whole
 const KEEP = 150; // samples, one each reading
 
 const TILES = [
@@ -93,12 +94,19 @@ export default function overview({ namespace, signal: gone, read: reread }) {
     put(alarms, listOf(found, whole, showAll));
   }
 
-  async function read(signal) {
+  // The ticks have the broker's totals: to add them up for every reading would cost it much.
+  let reads = 0;
+  let last = null;
+  const about = (signal, ticking) =>
+    ticking && own === null && (reads += 1) % SELDOM ? last : get("/broker", {}, signal);
+
+  async function read(signal, ticking) {
     const [broker, attention, deepest] = await Promise.all([
-      get("/broker", {}, signal),
+      about(signal, ticking),
       get("/attention", {}, signal),
       list(namespace, "destinations", { kind: "queue", sort: "-depth", limit: BUSY, recent: RECENT }, signal),
     ]);
+    last = broker;
     busiest.update(deepest.destinations);
     found = attention;
     drawFindings();
