@@ -231,6 +231,7 @@ def test_help_names_the_commands_there_are(sievemq: Sievemq) -> None:
         ("topic", "ls, info, create, delete"),
         ("subscription", "ls, delete"),
         ("connection", "ls, refused, close"),
+        ("consumer", "ls, close"),
         ("namespace", "ls, create, delete"),
         ("schedule", "ls, cancel"),
         ("dlq", "ls, retry, drop"),
@@ -349,6 +350,14 @@ def test_parties(sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext) 
     assert (json.loads(line)["name"], json.loads(line)["selector"]) == ("watch", "n > 1")
     consumer = context.create_consumer(Queue("q"), "n = 1")
     (row,) = map(json.loads, sievemq("queue", "consumers", "q", "--json").lines)
+    found = sievemq("consumer", "ls", "--client-id", "shop", "--sort", "address", "--json").lines
+    assert [json.loads(line)["address"] for line in found] == ["queue:q", "topic:prices"]
+    assert sievemq("consumer", "ls", "--like", "n = 1", "-n", "1").lines[-1].split("\t")[-1] == "queue:q"
+    assert sievemq("consumer", "ls", "--only", "holding", "--connection", "nobody-1").lines[1:] == []
+    assert len(sievemq("connection", "ls", "--like", "SHOP", "--sort", "-consumers").lines) == 2
+    assert sievemq("connection", "ls", "--only", "blocked", "--json").out == ""
+    assert sievemq("connection", "ls", "--sort", "size").code == 2
+    assert sievemq("queue", "ls", "--only", "paused", "--json").out == ""
     assert sievemq("consumer", "close", "q", row["id"], "--yes").out == f"{row['id']} closed\n"
     assert sievemq("queue", "consumers", "q", "--json").out == ""
     consumer.close()

@@ -27,8 +27,8 @@ SortOption = Annotated[
     str,
     typer.Option(
         "--sort",
-        help="address, depth (ascending); most first: -depth, -in_flight, -scheduled, -bytes, -consumers, -in_rate, "
-        "-out_rate, -dead_lettered.",
+        help="address, or a figure, with - in front the largest first: -depth, -oldest, -in_flight, "
+        "-oldest_in_flight, -scheduled, -bytes, consumers, -in_rate, -out_rate, -dead_lettered.",
     ),
 ]
 
@@ -37,6 +37,12 @@ class Listing(NamedTuple):
     """Options: which destinations, in which order."""
 
     like: LikeOption = None
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only", help="Only those: waiting, unconsumed, in_flight, scheduled, paused, at_limit, blocked."
+        ),
+    ] = None
     sort: SortOption = "address"
     most: MostOption = 0
 
@@ -65,7 +71,8 @@ _TOPICS: Columns = {
     "state": lambda row: state(row),
     "blocked": number("blocked_senders"),
 }
-_CONSUMERS: Columns = {
+#: Also of `consumer ls`.
+CONSUMERS: Columns = {
     "consumer": lambda row: row["id"],
     "client": lambda row: row["client_id"] or row["peer"],
     "credit": number("credit"),
@@ -150,7 +157,7 @@ def list_consumers(name: QueueArgument, place: Place, *, as_json: LinesOption = 
     api = place.api()
     address = address_of(name)
     rows = api.rows(api.place(address, "consumers"), "consumers")
-    print_rows(rows, _CONSUMERS, as_json, f"{address} has no consumers", seldom=("attention",))
+    print_rows(rows, CONSUMERS, as_json, f"{address} has no consumers", seldom=("attention",))
 
 
 @queue.command("create")
@@ -240,7 +247,9 @@ def delete_topic(name: TopicArgument, care: Care, place: Place) -> None:
 def _list(kind: str, columns: Columns, listing: Listing, place: Place, as_json: bool) -> None:
     api = place.api()
     path = f"{api.place()}/destinations"
-    rows = api.rows(path, "destinations", listing.most, kind=kind, like=listing.like, sort=listing.sort)
+    rows = api.rows(
+        path, "destinations", listing.most, kind=kind, like=listing.like, only=listing.only, sort=listing.sort
+    )
     nothing = f"no {kind}s in namespace {place.namespace}"
     print_rows(rows, columns, as_json, nothing, seldom=("limit used", "state", "blocked"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 from urllib.parse import quote
 
 import typer
@@ -10,16 +10,17 @@ import typer
 from sievemq.cli.broker_access import JsonOption as LinesOption
 from sievemq.cli.completing import queues
 from sievemq.cli.grouping import grouped
-from sievemq.cli.manage.access import Api, Place, Port, address_of
+from sievemq.cli.manage.access import Api, MostOption, Place, Port, address_of
 from sievemq.cli.manage.actions import Care, YesOption, confirm, remove
 from sievemq.cli.manage.attention import marks
+from sievemq.cli.manage.destination import CONSUMERS
 from sievemq.cli.manage.output import Columns, number, print_rows, share, span, yes
 from sievemq_core.output import report
 
 namespace = typer.Typer(help="Namespaces: ls, create, delete.", no_args_is_help=True)
 subscription = typer.Typer(help="Subscriptions of topics: ls, delete.", no_args_is_help=True)
 connection = typer.Typer(help="Connections: ls, refused, close.", no_args_is_help=True)
-consumer = typer.Typer(help="Consumers: close (`queue consumers` lists them).", no_args_is_help=True)
+consumer = typer.Typer(help="Consumers: ls, close.", no_args_is_help=True)
 
 _NAMESPACES: Columns = {
     "namespace": lambda row: row["name"],
@@ -72,6 +73,24 @@ _REFUSED: Columns = {
 
 #: Columns of connections that are shown where some row has something there.
 _SELDOM: Final = ("refused", "rolled back", "waits at", "waits to send", "attention")
+_CONSUMERS: Columns = {**CONSUMERS, "on": lambda row: row["address"]}
+
+
+class Sought(NamedTuple):
+    """Options: which rows, in which order."""
+
+    like: Annotated[
+        str | None,
+        typer.Option("--like", help="Only rows with this text in an id, a name or an address; * matches any text."),
+    ] = None
+    only: Annotated[
+        str | None,
+        typer.Option("--only", help="Connections: blocked, holding, congested. Consumers: slow, holding, waiting."),
+    ] = None
+    sort: Annotated[
+        str, typer.Option("--sort", help="A field, or -FIELD for the largest first, such as -unacknowledged, -oldest.")
+    ] = "opened"
+    most: MostOption = 0
 
 
 @namespace.command("ls")
@@ -138,12 +157,21 @@ def list_connections(
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-N", help="Only connections in this namespace.")
     ] = None,
+    sought: Sought,
     as_json: LinesOption = False,
     port: Port,
 ) -> None:
     """List connections: user, address, open sessions and consumers, and how long a limit has blocked their sends."""
     api = port.api()
-    rows = api.rows("/connections", "connections", namespace=namespace)
+    rows = api.rows(
+        "/connections",
+        "connections",
+        sought.most,
+        namespace=namespace,
+        like=sought.like,
+        only=sought.only,
+        sort=sought.sort,
+    )
     if not as_json:
         now = api.get("/broker")["now"]
         rows = ({**row, "waits": row["blocked_since"] and now - row["blocked_since"]} for row in rows)
@@ -172,6 +200,31 @@ def close_connection(
 ) -> None:
     """Close a connection and inform its client. Unacknowledged messages are redelivered."""
     _close(port.api(), f"/connections/{quote(identity, safe='')}", "connection", identity, yes)
+
+
+@consumer.command("ls")
+@grouped
+def list_consumers(
+    *,
+    connection: Annotated[str | None, typer.Option("--connection", help="Only those of this connection.")] = None,
+    client_id: Annotated[str | None, typer.Option("--client-id", help="Only those of this client id.")] = None,
+    sought: Sought,
+    place: Place,
+    as_json: LinesOption = False,
+) -> None:
+    """List the consumers of a namespace: what they hold, for how long, and on which destination."""
+    rows = place.api().rows(
+        "/consumers",
+        "consumers",
+        sought.most,
+        namespace=place.namespace,
+        connection=connection,
+        client_id=client_id,
+        like=sought.like,
+        only=sought.only,
+        sort=sought.sort,
+    )
+    print_rows(rows, _CONSUMERS, as_json, f"no consumers in namespace {place.namespace}", seldom=("attention",))
 
 
 @consumer.command("close")
