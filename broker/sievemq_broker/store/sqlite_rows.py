@@ -9,6 +9,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -252,13 +253,15 @@ class NewFile:
     left has another name.
 
     Raises:
-        StoreError: it exists.
+        StoreError: it exists, or another process writes it.
     """
 
     def __init__(self, path: Path) -> None:
         if path.exists():
             raise StoreError(f"{path} exists already; name a new file")
         self._path, self._part = path, path.with_name(path.name + _PART)
+        if self._part.exists() and _is_being_written(self._part):
+            raise StoreError(f"{self._part} is being written by another process; wait for it, or name another file")
         self._remove()
         try:
             self._new = NewDatabase(self._part)
@@ -279,6 +282,18 @@ class NewFile:
     def _remove(self) -> None:
         for suffix in ("", "-journal"):
             self._part.with_name(self._part.name + suffix).unlink(missing_ok=True)
+
+
+def _is_being_written(path: Path) -> bool:
+    """True if a process has begun to write a database, and lives. The database's own lock says so: it works wherever
+    the database does."""
+    try:
+        with closing(connect(path)) as database:
+            database.execute("PRAGMA busy_timeout = 0")
+            database.execute("BEGIN IMMEDIATE")
+    except sqlite3.Error as error:  # what an interrupted one has left may be anything
+        return (error.sqlite_errorcode & 0xFF) == sqlite3.SQLITE_BUSY
+    return False
 
 
 class NewDirectory:

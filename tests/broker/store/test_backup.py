@@ -7,6 +7,7 @@ import json
 import shutil
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from sievemq_broker.domain.journal import CONNECTION, STAGE, TEMPORARY, Batch
 from sievemq_broker.domain.store import StoreError
 from sievemq_broker.store import SqliteStore, sqlite_rows
 from sievemq_broker.store.database import DATABASE, connect
+from sievemq_broker.store.rows import Head
 from sievemq_broker.store.salvage import check
-from sievemq_broker.store.sqlite_rows import RunningRows
+from sievemq_broker.store.sqlite_rows import DatabaseRows, NewFile, RunningRows
 
 from . import backups
 from .support import message, saved_in, write
@@ -153,6 +155,19 @@ class TestBackup:
         (tmp_path / "backup.part-journal").write_bytes(b"half")
         assert run("check", tmp_path / "backup").exit_code == 1
         assert run("backup", tmp_path / "data", tmp_path / "backup").exit_code == 0
+        assert alone(tmp_path) == ["backup", "data"]
+
+    def test_two_backups_of_one_name_do_not_take_each_others_file(self, tmp_path: Path) -> None:
+        fill(tmp_path / "data")
+        first = NewFile(tmp_path / "backup")
+        for number in range(1, 2_001):  # more than the database keeps in memory
+            first.add(number, bytes(2_000), None)
+        result = run("backup", tmp_path / "data", tmp_path / "backup")
+        assert (result.exit_code, "backup.part is being written by another process" in result.output) == (1, True)
+        first.finish(Head(1, 1, 3_000, "first"))
+        first.close()
+        with closing(DatabaseRows(tmp_path / "backup")) as rows:
+            assert len(list(rows.batches(lambda what, _: pytest.fail(what)))) == 2_000
         assert alone(tmp_path) == ["backup", "data"]
 
     def test_what_is_there_is_not_written_over(self, tmp_path: Path) -> None:
