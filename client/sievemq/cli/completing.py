@@ -34,12 +34,10 @@ def names_of(kind: str) -> Callable[[typer.Context, str], list[str]]:
         begun, colon, name = incomplete.rpartition(":")
         if begun not in ("", "queue", "topic"):
             return []
-        from sievemq._management import ManagementError
-
         try:
             with redirect_stderr(io.StringIO()):  # commands end with an error, which would stand amid the prompt
                 found = _names(ctx.params, begun or kind, name)
-        except (typer.Exit, ManagementError):
+        except Exception:  # no broker, another server that answers, a URL that is not whole yet
             return []
         return [f"{begun}{colon}{each}" for each in found]
 

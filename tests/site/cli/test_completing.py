@@ -85,6 +85,7 @@ def test_the_management_port_belongs_to_the_wire_port(
     [
         "queue info --http http://127.0.0.1:1 o",
         "queue info --http nonsense o",
+        "browse --url sievemq://[ o",
         "queue info --http https://127.0.0.1:1?tls_ca=none o",
     ],
 )
