@@ -58,7 +58,9 @@ def page(window: Page, request: pytest.FixtureRequest) -> Iterator[Page]:
 @pytest.fixture(scope="session")
 def shop_broker() -> Iterator[EmbeddedBroker]:
     """A broker with something to see in every view. Tests only look at it."""
-    with EmbeddedBroker(http=True, settings=SETTINGS) as broker, Shop(broker):
+    # Nothing that takes time needs attention: names would have a badge in the tests of the next minute.
+    off = {"no_consumer_seconds": 0, "stuck_seconds": 0, "growing_messages": 0}
+    with EmbeddedBroker(http=True, settings={**SETTINGS, "attention": off}) as broker, Shop(broker):
         yield broker
 
 
