@@ -49,8 +49,8 @@ _MOST_EVENTS: Final = 100
 #: Seconds that the last spans may take at the end.
 LAST_SPANS_SECONDS: Final = 2.0
 
-#: Milliseconds, unless OTEL_METRIC_EXPORT_INTERVAL is set.
-_INTERVAL: Final = "60000"
+#: Seconds between two exports, unless OTEL_METRIC_EXPORT_INTERVAL is set, in milliseconds.
+INTERVAL_SECONDS: Final = 60.0
 
 _CUMULATIVE: Final = otel.AggregationTemporality.CUMULATIVE
 _SCOPE: Final = InstrumentationScope("sievemq_broker", VERSION)
@@ -65,6 +65,13 @@ def resource(settings: Settings) -> Resource:
     instance = f"{socket.gethostname()}:{settings.port}"
     own = {"service.name": "sievemq", "service.version": VERSION, "service.instance.id": instance}
     return Resource.create().merge(Resource(own)).merge(OTELResourceDetector().detect())
+
+
+def interval() -> float:
+    """Seconds between two exports."""
+    with contextlib.suppress(KeyError, ValueError):
+        return int(os.environ["OTEL_METRIC_EXPORT_INTERVAL"]) / 1000
+    return INTERVAL_SECONDS
 
 
 async def _on_thread(call: Callable[[], T], seconds: float | None = None) -> T | None:
@@ -114,8 +121,11 @@ class MetricExport:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(int(os.environ.get("OTEL_METRIC_EXPORT_INTERVAL", _INTERVAL)) / 1000)
-            await self.send()
+            await asyncio.sleep(interval())
+            try:
+                await self.send()
+            except Exception as error:  # a defect of the broker's: the next export may work
+                log.fault("otlp.not_sent", error)
 
     async def send(self) -> None:
         """Send the metrics of this moment."""

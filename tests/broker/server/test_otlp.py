@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.cookiejar  # noqa: F401  of the exporter, which imports it late: a test run inside a test may forget it before
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client.registry import Collector
 
 from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
@@ -28,6 +30,7 @@ from sievemq_broker.domain.settlement import Outcome
 from sievemq_broker.domain.work import finish
 from sievemq_broker.rules import parse_policies
 from sievemq_broker.server import otlp
+from sievemq_broker.server.server import Server
 from sievemq_core.message.envelope import Envelope, pack_properties
 
 from ..domain.support import Port
@@ -68,6 +71,14 @@ def test_a_collector_gets_metrics_and_spans(monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=mq-1")
     caplog.set_level("INFO", "sievemq_broker.otlp")
+    collected, calls = otlp.collected, itertools.count()
+
+    async def stumbling(server: Server) -> Collector:
+        if next(calls) == 0:
+            raise RuntimeError("a defect")
+        return await collected(server)
+
+    monkeypatch.setattr(otlp, "collected", stumbling)
     found = {"sievemq_messages_enqueued": Metric()}
     with collector([400]) as (url, received):
 
@@ -98,7 +109,7 @@ def test_a_collector_gets_metrics_and_spans(monkeypatch: pytest.MonkeyPatch, cap
     assert len(lag.bucket_counts) == len(lag.explicit_bounds) + 1
     assert found["sievemq_build_info"].gauge.data_points[0].as_int == 1
     events = [vars(record)["event"] for record in caplog.records if record.name == "sievemq_broker.otlp"]
-    assert events == ["otlp.failed", "otlp.works"]
+    assert events == ["otlp.not_sent", "otlp.failed", "otlp.works"]
     (span,) = spans.scope_spans[0].spans
     assert span.trace_id.hex() == SENDER
     assert [event.name for event in span.events] == ["accepted", "delivered"]
@@ -110,6 +121,14 @@ def test_a_collector_gets_metrics_and_spans(monkeypatch: pytest.MonkeyPatch, cap
 def test_what_no_collector_can_be_reached_with_is_refused(given: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="collector"):
         load(given)
+
+
+@pytest.mark.parametrize(("given", "seconds"), [(None, 60.0), ("500", 0.5), ("soon", 60.0)])
+def test_the_interval_of_exports(monkeypatch: pytest.MonkeyPatch, given: str | None, seconds: float) -> None:
+    monkeypatch.delenv("OTEL_METRIC_EXPORT_INTERVAL", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", given)
+    assert otlp.interval() == seconds
 
 
 def test_a_collector_that_does_not_answer_holds_nothing_up() -> None:

@@ -12,7 +12,7 @@ import pytest
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.work import Budget, finish
-from sievemq_broker.server.http.api import charts, ranges, requests, series
+from sievemq_broker.server.http.api import charts, requests, series
 from sievemq_broker.server.http.api.ranges import LONGER, Ring
 
 from ...domain.support import message
@@ -103,7 +103,7 @@ def test_rings_are_bounded(charted: Charted) -> None:
     longer, ring = LONGER[HOUR], Ring(LONGER[HOUR].samples)
     for number in range(1_000):
         ring.add(number, 0, 0.0, 0.0)
-        assert len(ring.depth) <= longer.samples + ranges._SPARE
+        assert len(ring.depth) <= longer.samples * 9 // 8
     assert ring.latest(2) == [(998, 0, 0.0, 0.0), (999, 0, 0.0, 0.0)]
     assert ring.latest(0) == []
     assert len(ring.latest(longer.samples)) == longer.samples

@@ -18,8 +18,8 @@ STEP_SECONDS: Final = 1.0
 #: Samples kept: five minutes at a second each.
 SAMPLES: Final = 300
 
-#: Samples of a ring beyond its size.
-_SPARE: Final = 60
+#: A ring may have this part of its samples more.
+_SPARE: Final = 8
 
 Name: TypeAlias = Literal["5m", "1h", "1d", "1w"]
 
@@ -76,8 +76,9 @@ class Ring:
         self.in_flight.append(in_flight)
         self.in_rate.append(in_rate)
         self.out_rate.append(out_rate)
-        if len(self.depth) > self._size + _SPARE:
-            self._forget(_SPARE)  # now and then, instead of moving all of it each time
+        spare = self._size // _SPARE
+        if len(self.depth) > self._size + spare:
+            self._forget(spare)  # now and then, instead of moving all of it each time
 
     def latest(self, count: int) -> list[Sample]:
         """The latest samples, oldest first; fewer if there are fewer."""

@@ -29,14 +29,14 @@ from sievemq_broker.server.http.tasks import run
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import queues_at
 
-#: Destinations whose samples are kept, the latest active ones: 16 bytes a sample, so 50 MB at most.
+#: Destinations whose samples are kept, the latest active ones: some 15 KB each, so 60 MB at most.
 MAX_TRACKS: Final = 4_000
 
 #: Other destinations that one look visits, at a microsecond or two each: some 2 % of a second.
 SWEEP: Final = 10_000
 
 #: Units of making one sample of several.
-_CONDENSED: Final = 4
+_CONDENSED: Final = 8
 
 #: The shortest pause between two samples, as a share of a step: if the loop is busy, sampling does not use the rest.
 _LEAST_PAUSE: Final = 0.1
