@@ -93,6 +93,8 @@ class Shard:
         self._clock = clock
         self.live = LiveSettings(settings)
         self.broker = broker or Broker(settings.domain())
+        if broker is not None:
+            self.use_rules()  # of an earlier run it may have others, which were changed then
         self.broker.scheduler.report_to(partial(log.fault, "task.failed"))
         self.lost = LostConnections() if lost is None else lost
         self.ended = Ended()

@@ -207,7 +207,7 @@ def test_queue_with_charts_consumers_and_rules(page: Page, shop_broker: Embedded
     assert (rows["picker-2"][3], rows["picker-2"][5].split()[0]) == ("9.7 %", "22")
     assert rows["picker-3"][3] == "0 %"
     shown = page.text()
-    for word in ("queue:DLQ.orders", "2 s, × 2 each time", "50,000"):
+    for word in ("queue:DLQ.orders", "Milliseconds between attempts\n2,000", "50,000"):
         assert word in shown
     assert page.problems == []
 

@@ -115,6 +115,7 @@ def _details(row: dict[str, Any]) -> Columns:
         "belongs to": lambda row: row["owner"] or "",
     }
     columns |= {name.replace("_", " "): _counter(name) for name in row["counters"]}
+    columns["rules of"] = lambda row: row["rule"]
     columns |= {f"rule {name}": _rule(name) for name in row["policy"]}
     return columns
 

@@ -4,98 +4,53 @@ import { link } from "./address.js";
 import * as api from "./api.js";
 import { ask } from "./dialog.js";
 import { h } from "./dom.js";
-import { bytes, duration, number, time } from "./format.js";
+import { bytes, number, time } from "./format.js";
 import { notice } from "./notice.js";
 import { choice, field } from "./parts.js";
 
-/**
- * @typedef {object} Rule
- * @property {string} name
- * @property {string} label
- * @property {string} [otherwise] what it is without one, where it is a number.
- * @property {[string, string][]} [choices] where it is a word: what can be chosen, the default first.
- */
+// Of each rule its name, its label, and what it is if it is not set. Then for a figure how it is shown (for an empty
+// one: as if it were not set); for a word what can be chosen.
+/** @type {(name: string, label: string, otherwise: string, show?: (value: number) => string) => object} */
+const figure = (name, label, otherwise, show = number) => ({ name, label, otherwise, show });
+/** @type {(name: string, label: string, otherwise: string, choices: Object<string, string>) => object} */
+const word = (name, label, otherwise, choices) => ({ name, label, otherwise, choices, show: (value) => choices[value] });
 
-/** @type {(name: string, label: string, otherwise: string) => Rule} */
-const figure = (name, label, otherwise) => ({ name, label, otherwise });
-/** @type {(name: string, label: string, ...choices: [string, string][]) => Rule} */
-const word = (name, label, ...choices) => ({ name, label, choices });
-
-const MESSAGES = figure("max_messages", "Messages at most", "no limit");
-const BYTES = figure("max_bytes", "Bytes at most", "no limit");
-/** @type {[string, string]} */
-const REFUSED = ["fail", "sends are refused"];
-/** @type {[string, string]} */
-const WAIT = ["block", "senders wait"];
+const LIMITS = [figure("max_messages", "Messages at most", ""), figure("max_bytes", "Bytes at most", "", bytes)];
+const WAITS = { block: "senders wait", fail: "sends are refused" };
+const DROPS = { "drop-oldest": "the oldest is dropped", "drop-newest": "the new one is dropped" };
 
 const RULES = [
-  MESSAGES,
-  BYTES,
-  word(
-    "at_limit",
-    "At the limit",
-    REFUSED,
-    WAIT,
-    ["drop-oldest", "the oldest is dropped"],
-    ["drop-newest", "the new one is dropped"],
-  ),
-  figure("max_attempts", "Attempts (0: without end)", "6"),
-  figure("redelivery_delay", "Between attempts, ms", "0"),
-  figure("redelivery_factor", "Grows each time by", "1"),
-  figure("redelivery_delay_max", "Between attempts at most, ms", "3600000"),
-  word("dead_letter_expired", "Expired messages", ["", "are counted and dropped"], ["true", "become dead letters"]),
-  word("slow_consumer", "Slow consumers", ["warn", "are shown and logged"], ["close", "are closed"]),
-  figure("slow_consumer_seconds", "Slow after, seconds (0: never)", "60"),
-  word("stomp_types", "Values in STOMP headers", ["text", "stay text"], ["infer", "become numbers and booleans"]),
+  ...LIMITS,
+  word("at_limit", "At the limit", "fail", { ...WAITS, ...DROPS }),
+  figure("max_attempts", "Attempts", "6", (n) => (n ? number(n) : "without end")),
+  figure("redelivery_delay", "Milliseconds between attempts", "0"),
+  figure("redelivery_factor", "They grow each time by", "1"),
+  figure("redelivery_delay_max", "And are at most", "3600000"),
+  word("dead_letter_expired", "Expired messages", "false", { false: "are counted and dropped", true: "are dead letters" }),
+  word("slow_consumer", "Slow consumers", "warn", { warn: "are shown and logged", close: "are closed" }),
+  figure("slow_consumer_seconds", "They are slow after seconds", "60", (n) => (n ? number(n) : "never")),
+  word("stomp_types", "Values in STOMP headers", "text", { text: "stay text", infer: "become numbers and booleans" }),
   figure("time_to_live", "Time to live of all, ms", "the sender's"),
   figure("delay", "Delay of all, ms", "the sender's"),
   figure("priority", "Priority of all", "the sender's"),
-  word("delivery_mode", "Delivery mode of all", ["", "the sender's"], ["1", "NON_PERSISTENT"], ["2", "PERSISTENT"]),
+  word("delivery_mode", "Delivery mode of all", "null", { null: "the sender's", 1: "NON_PERSISTENT", 2: "PERSISTENT" }),
 ];
 
-/** The kinds of entries, by their place in the API. */
-export const KINDS = {
-  rules: { noun: "rule", fields: RULES, example: "queue:orders.*", words: "Destinations: * matches any text." },
-  limits: {
-    noun: "limit",
-    fields: [MESSAGES, BYTES, word("at_limit", "At the limit", WAIT, REFUSED)],
-    example: "team-*",
-    words: "Names of namespaces: * matches any text.",
-  },
+const KINDS = {
+  rules: { noun: "rule", fields: RULES, example: "queue:orders.*" },
+  limits: { noun: "limit", fields: [...LIMITS, word("at_limit", "At the limit", "block", WAITS)], example: "team-*" },
 };
 
-const words = (name, value) =>
-  RULES.find((rule) => rule.name === name)?.choices?.find(([key]) => key === String(value))?.[1] ?? String(value);
-
 /** Every rule of a destination, with its value. */
-export function rulesOf({ policy, rule, dead_letters: deadLetters, owner }, namespace) {
-  const given = (value, text) => (value === null ? "the sender's" : text(value));
-  const limit = (value, text) => (value ? text(value) : "none");
-  const grows = policy.redelivery_factor > 1;
-  const most = grows ? `, × ${policy.redelivery_factor} each time, up to ${duration(policy.redelivery_delay_max)}` : "";
-  return [
-    ["Pattern", h("a", { href: link([namespace, "rules"]) }, rule || "none fits: defaults")],
-    ["Attempts", policy.max_attempts ? number(policy.max_attempts) : "without end"],
-    ["Between attempts", policy.redelivery_delay ? `${duration(policy.redelivery_delay)}${most}` : "no delay"],
-    ["Dead letters go to", deadLetters ? h("code", deadLetters) : "nowhere"],
-    ["Expired messages", policy.dead_letter_expired ? "become dead letters" : "are counted and dropped"],
-    ["Messages at most", limit(policy.max_messages, number)],
-    ["Bytes at most", limit(policy.max_bytes, bytes)],
-    ["At the limit", words("at_limit", policy.at_limit)],
-    [
-      "Slow consumers",
-      policy.slow_consumer_seconds
-        ? `${words("slow_consumer", policy.slow_consumer)} after ${duration(policy.slow_consumer_seconds * 1000)}`
-        : "are not looked for",
-    ],
-    ["Values in STOMP headers", words("stomp_types", policy.stomp_types)],
-    ["Time to live", given(policy.time_to_live, (ms) => (ms ? duration(ms) : "without end"))],
-    ["Delay", given(policy.delay, (ms) => (ms ? duration(ms) : "none"))],
-    ["Priority", given(policy.priority, number)],
-    ["Delivery mode", given(policy.delivery_mode, (mode) => words("delivery_mode", mode))],
-    owner && ["Belongs to", h("code", owner)],
-  ];
-}
+export const rulesOf = ({ policy, rule, dead_letters: deadLetters, owner }, namespace) => [
+  ["Pattern", h("a", { href: link([namespace, "rules"]) }, rule || "none fits: defaults")],
+  ["Dead letters go to", deadLetters ? h("code", deadLetters) : "nowhere"],
+  ...RULES.map(({ name, label, otherwise, show }) => {
+    const value = policy[name];
+    return [label, otherwise === "" && value === 0 ? "no limit" : value === null ? "the sender's" : show(value)];
+  }),
+  owner && ["Belongs to", h("code", owner)],
+];
 
 /** Where an entry comes from. */
 export function source(row) {
@@ -126,20 +81,20 @@ export async function refusals(signal) {
  *   rules are now; the ETag of what is changed, null for a pattern that is new.
  */
 export function change(place, { pattern = "", rules = {}, etag = null } = {}) {
-  const { noun, fields, example, words: hint } = KINDS[place];
+  const { noun, fields, example } = KINDS[place];
   const name = h("input", { type: "text", required: true, value: pattern, placeholder: example, spellcheck: "false" });
   const controls = fields.map((rule) => {
     const value = String(rules[rule.name] ?? "");
     const control = rule.choices
-      ? choice(rule.choices, value || rule.choices[0][0])
-      : h("input", { type: "number", min: "0", step: "any", value, placeholder: rule.otherwise });
+      ? choice(Object.entries(rule.choices), value || rule.otherwise)
+      : h("input", { type: "number", min: "0", step: "any", value, placeholder: rule.otherwise || "no limit" });
     return { rule, control };
   });
   return ask({
     title: pattern ? `Change the ${noun}s of ${pattern}` : `New ${noun}`,
     action: "Apply now",
     body: [
-      !pattern && field("Pattern", name, hint),
+      !pattern && field("Pattern", name, "* matches any text."),
       h(
         "div",
         { class: "rule-fields" },
@@ -155,12 +110,9 @@ export function change(place, { pattern = "", rules = {}, etag = null } = {}) {
   });
 }
 
-/**
- * What the form says of a rule; nothing for its default.
- * @param {{rule: Rule, control: any}} field
- */
-function given({ rule: { name, choices }, control: { value } }) {
-  if (value === "" || value === choices?.[0][0]) return [];
+// What the form says of a rule; nothing for its default.
+function given({ rule: { name, choices, otherwise }, control: { value } }) {
+  if (value === "" || value === otherwise) return [];
   if (name === "dead_letter_expired") return [[name, true]];
   return [[name, choices && name !== "delivery_mode" ? value : Number(value)]];
 }
