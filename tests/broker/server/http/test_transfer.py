@@ -134,6 +134,27 @@ def test_an_import_counts_first_and_skips_what_has_expired(api: Api) -> None:
     assert row["properties"] == {"a": {"type": "long", "value": 1}}
 
 
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ({"type": "t" * 32_769}, "lines[2]: JMSType has 32769 characters"),
+        ({"correlation_id": "t" * 32_769}, "lines[2]: JMSCorrelationID has 32769 characters"),
+        ({"properties": {"a": "t" * 32_769}}, "lines[2]: the property 'a' has 32769 characters"),
+    ],
+)
+def test_no_message_is_imported_that_a_client_could_not_send(api: Api, line: dict[str, Any], text: str) -> None:
+    answer = bring(api, {"kind": "none"}, line)
+    assert (answer.status, answer.error, answer.json["text"][: len(text)]) == (422, "MESSAGE_FORMAT", text)
+    assert api("GET", at("queue:copies")).status == 404
+
+
+def test_half_characters_are_replaced_as_those_that_clients_send(api: Api) -> None:
+    line = {"kind": "text", "body": "\ud800", "type": "t\ud800", "properties": {"a\ud800": "b\ud800"}}
+    assert bring(api, line).json["touched"] == 1
+    (row,) = api.get(f"{at('queue:copies')}/messages")["messages"]
+    assert (row["type"], row["properties"]) == ("t\ufffd", {"a\ufffd": {"type": "string", "value": "b\ufffd"}})
+
+
 def test_an_import_ends_at_a_limit(api: Api) -> None:
     body = {"destination": "temporary", "kind": "text", "body": "x"}
     answer = bring(api, body, to="temporary-queue:c1.1")

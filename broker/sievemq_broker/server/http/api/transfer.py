@@ -32,9 +32,9 @@ from sievemq_broker.server.http.api.shown import Seen
 from sievemq_broker.server.http.api.values import unusable
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.tasks import ROW, run
-from sievemq_broker.session.checks import check_body
+from sievemq_broker.session.checks import check_message, with_readable_properties
 from sievemq_broker.session.rights import Verb
-from sievemq_core.errors import FormatError
+from sievemq_core.errors import FormatError, RequestError
 from sievemq_core.message.envelope import (
     BODY,
     BODY_KIND,
@@ -44,6 +44,7 @@ from sievemq_core.message.envelope import (
     BodyKind,
     Envelope,
     EnvelopeFields,
+    with_well_formed_text,
 )
 from sievemq_core.message.record import Recorded, read_record, record_of
 
@@ -116,9 +117,7 @@ async def import_messages(call: Call[Any, requests.Import]) -> answers.Touched:
     records = await run(call.server, partial(_read, call.body.lines, limit))
     now = call.now
     envelopes = [
-        Envelope(
-            (call.management.message_id(), now, *fields[2:DELIVERY_TIME], max(now, fields[DELIVERY_TIME]), *fields[6:])
-        )
+        _envelope(fields, call.management.message_id(), now)
         for fields, _ in records
         if not 0 < fields[EXPIRATION] <= now
     ]
@@ -253,8 +252,9 @@ def _read(lines: list[str], limit: int, now: int, budget: Budget) -> Task[list[R
         limit: bytes that a body may have.
 
     Raises:
-        ApiError: 422 or 413, one of them is none; its number is in the text.
-        RequestError: a body is too large.
+        ApiError: 422 or 413, one of them is none.
+        RequestError: one of them is a message that no client may send.
+        In both cases its number is in the text.
     """
     records: list[Recorded] = []
     for number, line in enumerate(lines, 1):
@@ -270,9 +270,11 @@ def _read(lines: list[str], limit: int, now: int, budget: Budget) -> Task[list[R
                 raise ApiError(413, "REQUEST_TOO_LARGE", text, {"limit": _VALUES})
         try:
             record = read_record(line)
-            record = record._replace(fields=without_broker_properties(record.fields))
+            fields = without_broker_properties(with_well_formed_text(record.fields))
+            check_message(fields, limit)
+            records.append(record._replace(fields=with_readable_properties(fields)))
         except FormatError as error:
             raise unusable(f"{where}: {error.text}", where) from None
-        check_body(record.fields[BODY], limit)
-        records.append(record)
+        except RequestError as error:
+            raise RequestError(f"{where}: {error.text}", error.code, error.details) from None
     return records
