@@ -11,6 +11,7 @@ import pytest
 from sievemq import ConnectionFactory, JMSContext, Queue, Topic
 from sievemq.taps import open_tap
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.server.http.api.pages import encode_cursor
 
 from .conftest import Api, at, send
 from .test_destinations import subscribed
@@ -215,6 +216,8 @@ def test_a_consumer_and_the_messages_that_it_holds(api: Api, clients: list[JMSCo
     assert [message["properties"]["n"]["value"] for message in held] == [1, 2, 3]
     assert {message["state"] for message in held} == {"in_flight"}
     assert second["next"] is None
+    for far in (-1, 4, 2**80):  # a cursor is what anybody makes of it
+        assert api("GET", f"{path}/messages", cursor=encode_cursor(far)).status == 200
     for wrong in ("nobody-1.1", "x", f"{row['connection']}.99", f"{row['connection']}.x"):
         assert api("GET", f"{CONSUMERS}/{wrong}").status == 404
         assert api("GET", f"{CONSUMERS}/{wrong}/messages").status == 404

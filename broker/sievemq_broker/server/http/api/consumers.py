@@ -87,7 +87,7 @@ async def list_held_messages(call: Call[requests.Page, Any]) -> answers.Messages
     row, limit = _the_row(call, Verb.BROWSE), call.query.limit
     after = decode_cursor(call.query.cursor, int) or 0
     consumer = row.consumer
-    first = max(consumer.base, after)
+    first = min(max(consumer.base, after), consumer.tag)
     window = list(islice(consumer.window, first - consumer.base, first - consumer.base + limit))
     held = [Seen.of(entry) for entry in window if entry is not None]
     more = first + len(window) < consumer.tag
