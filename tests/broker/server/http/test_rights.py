@@ -96,7 +96,11 @@ def test_each_action_needs_its_right(guarded: EmbeddedBroker) -> None:
     assert anna("GET", stock).status == 200
     for method, path, body in (
         ("GET", f"{stock}/messages", None),
+        ("GET", f"{stock}/messages/1/body", None),
+        ("GET", f"{stock}/tail", None),
+        ("POST", f"{stock}/export", {}),
         ("POST", f"{stock}/messages", {"body": "x"}),
+        ("POST", f"{stock}/import", {"lines": ["{}"], "dry_run": True}),
         ("GET", secret, None),
         ("GET", f"{secret}/messages/1", None),
         ("GET", f"{secret}/series", None),
