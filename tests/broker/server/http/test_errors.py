@@ -41,7 +41,8 @@ def test_a_destination_is_created_without_rules(api: Api) -> None:
 def test_parameters_that_are_not_known_are_named(api: Api) -> None:
     answer = api("GET", "destinations", colour="red")
     assert (answer.status, answer.error) == (400, "BAD_REQUEST")
-    assert answer.json["details"] == {"parameter": "colour", "known": ["cursor", "limit", "like", "kind", "sort"]}
+    known = ["cursor", "limit", "like", "kind", "only", "sort", "recent"]
+    assert answer.json["details"] == {"parameter": "colour", "known": known}
     assert "'colour'" in answer.json["text"]
     assert "there are none" in api("GET", "/api/v1/broker", x=1).json["text"]
 
