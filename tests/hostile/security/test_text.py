@@ -43,14 +43,16 @@ def test_every_answer_that_repeats_it_is_json(filled: tuple[EmbeddedBroker, JMSC
     document = ask(broker, "/openapi.json", **basic("admin")).json
     repeated = 0
     for path, methods in document["paths"].items():
-        if "get" not in methods or path.endswith("/events"):
+        if "get" not in methods or "text/event-stream" in json.dumps(methods["get"]["responses"]):
             continue
         filled_in = path.replace("{ns}", "default").replace("{address}", quote(f"queue:{EVIL}", safe=""))
         answer = ask(broker, filled_in.replace("{id}", quote(EVIL, safe="")), **basic("admin"))
-        assert answer.headers["content-type"].startswith("application/json"), path
+        lines = answer.headers["content-type"] == "application/x-ndjson"
+        assert lines or answer.headers["content-type"].startswith("application/json"), path
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert "default-src 'none'" in answer.headers["content-security-policy"]
-        repeated += EVIL in json.dumps(answer.json, ensure_ascii=False).replace('\\"', '"')
+        said = [json.loads(line) for line in answer.text.splitlines()] if lines else answer.json
+        repeated += EVIL in json.dumps(said, ensure_ascii=False).replace('\\"', '"')
     assert repeated >= 5, "the answers should have shown the text that this is about"
 
 
