@@ -5,11 +5,13 @@ from __future__ import annotations
 import http.client
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.server.http.api import transfer
 from sievemq_broker.server.http.sessions import MAX_SESSION_SECONDS, MAX_SESSIONS, Sessions
 from sievemq_broker.users.account import User, Users
 
@@ -201,6 +203,24 @@ def test_stream_of_events_ends_with_the_session(broker: EmbeddedBroker) -> None:
             assert ask(broker, "/session", "DELETE", Cookie=cookie, X_CSRF_Token=csrf).status == 204
             while response.readline():  # a tick a second: the next one ends it
                 pass
+
+
+def test_an_export_is_cut_with_the_session_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = "/api/v1/namespaces/default/destinations/queue:exported"
+    with secured() as broker:
+        cookie, csrf = signed_in(broker)
+        sent = ask(broker, f"{queue}/messages", "POST", {"body": "x"}, Cookie=cookie, X_CSRF_Token=csrf)
+        assert sent.status == 201
+        encode = transfer._encoded
+
+        def ended(*given: Any) -> Any:
+            broker.server.authenticator.use(Users({}, required=True))
+            return encode(*given)
+
+        monkeypatch.setattr(transfer, "_PLAIN_BYTES", 0)
+        monkeypatch.setattr(transfer, "_encoded", ended)
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            ask(broker, f"{queue}/export", "POST", {}, Cookie=cookie, X_CSRF_Token=csrf)
 
 
 def test_stream_of_events_ends_with_the_rights_it_was_opened_with(tmp_path: Path) -> None:

@@ -153,20 +153,22 @@ class Access:
             await self.app(scope, receive, send)
             return
         await self._pace.admit(urgent=scope["path"] in HEALTH)
-        started = False
+        started = events = False
         lasts: Callable[[], bool] = _always
 
         async def send_on(message: Message) -> None:
-            nonlocal started
+            nonlocal started, events
             if message["type"] == "http.response.start":
                 started = True
                 headers = MutableHeaders(scope=message)
+                events = headers.get("content-type", "").startswith("text/event-stream")
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
-            elif not lasts() and not state.get(
-                "own_change"
-            ):  # a stream outlives the session, or the user, that it was opened for
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            elif not lasts() and not state.get("own_change"):  # a stream outlives its session, or the user
+                if events or not message.get("body"):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                else:  # cut, not ended: half an export would be taken for all of it
+                    state["hand_over"]()[0].abort()
                 raise _EndedError
             await send(message)
 
