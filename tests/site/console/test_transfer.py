@@ -9,6 +9,7 @@ import pytest
 
 from sievemq import ConnectionFactory, JMSContext, TextMessage
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain.policy import DestinationPolicy
 
 from .chromium import Page
 from .opening import open_view
@@ -84,6 +85,28 @@ def test_a_selection_is_exported_and_imported(
     assert depth("queue:work") == 6
     messages = [*client.create_browser(client.create_queue("work"))]
     assert messages[4].get_long_property("huge") == 2**62
+
+
+def test_an_import_that_was_stopped_goes_on_and_sends_nothing_twice(
+    page: Page, broker: EmbeddedBroker, depth: Callable[[str], int]
+) -> None:
+    def room(messages: int) -> None:
+        broker.call(
+            lambda domain: setattr(domain.namespace("default").create("queue:work"), "policy", DestinationPolicy(
+                max_messages=messages))
+        )  # fmt: skip
+
+    room(3)
+    open_view(page, broker, f"{WORK}/messages")
+    page.click("button", "Import…")
+    choose_file(page, "".join(f'{{"kind": "text", "body": "{number}"}}\n' for number in range(5)))
+    page.shows("5 messages would be sent.", "dialog .count")
+    page.click("dialog button[type=submit]")
+    page.shows("3 messages sent, then: message 4:", "dialog")
+    assert depth("queue:work") == 3
+    room(9)
+    confirm(page, "Send the rest", "Sent 2 messages.")
+    assert depth("queue:work") == 5
 
 
 def test_a_message_is_copied_and_saved(page: Page, broker: EmbeddedBroker, client: JMSContext) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sievemq import BytesMessage, JMSContext, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage, Topic
+from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.server.http.api import transfer
 
 from .conftest import Answer, Api, at, send
@@ -161,6 +162,17 @@ def test_an_import_ends_at_a_limit(api: Api) -> None:
     assert answer.json["touched"] == 0
     assert answer.json["matched"] == 0
     assert answer.json["stopped"]["error"] in ("INVALID_DESTINATION", "NOT_FOUND")
+
+
+def test_an_import_that_stops_names_the_line_from_which_to_go_on(api: Api) -> None:
+    namespace = api.namespace
+    api.broker.call(
+        lambda b: setattr(b.namespace(namespace).create("queue:copies"), "policy", DestinationPolicy(max_messages=2))
+    )
+    answer = bring(api, *({"kind": "none", "expiration": number % 2} for number in range(9))).json
+    assert (answer["touched"], answer["skipped"], answer["more"]) == (2, 4, True)
+    assert (answer["stopped"]["error"], answer["stopped"]["details"]["line"]) == ("RESOURCE_ALLOCATION", 5)
+    assert api.get(at("queue:copies"))["depth"] == 2
 
 
 def test_a_body_is_downloaded_as_it_is(api: Api, context: JMSContext, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,23 +110,23 @@ async def import_messages(call: Call[Any, requests.Import]) -> answers.Touched:
     """Send messages from lines of an export to this destination, in order, with new message ids and timestamps.
 
     All lines are checked before the first message is sent. Expired messages are skipped. `stopped` says why a message
-    was refused; those before it are sent.
+    was refused, and its details in which `line`, counted from 1; those before it are sent.
     """
     refuse_while_blocked(call)
     address, limit = str(call.address()), call.server.shard.services.settings.body_bytes
     records = await run(call.server, partial(_read, call.body.lines, limit))
     now = call.now
-    envelopes = [
-        _envelope(fields, call.management.message_id(), now)
-        for fields, _ in records
-        if not 0 < fields[EXPIRATION] <= now
-    ]
+    numbers = [number for number, (fields, _) in enumerate(records, 1) if not 0 < fields[EXPIRATION] <= now]
+    envelopes = [_envelope(records[number - 1].fields, call.management.message_id(), now) for number in numbers]
     expired = len(records) - len(envelopes)
     if call.body.dry_run:
         return touched(management.Handled(matched=len(envelopes), skipped=expired), True)
     outcome = await run(call.server, partial(management.bring, call.namespace(), address, envelopes, expired))
     call.server.turn.worked()
-    return touched(outcome, False)
+    answer = touched(outcome, False)
+    if answer.stopped is not None:
+        answer.stopped.details = {**answer.stopped.details, "line": numbers[outcome.touched]}
+    return answer
 
 
 def _envelope(fields: EnvelopeFields, message_id: str, now: int) -> Envelope:

@@ -28,25 +28,30 @@ export function importMessages(namespace, address) {
   const sentence = h("p", { class: "count", role: "status" }, "Choose a file of lines of JSON, as an export has them.");
   let batches = [];
 
-  // Sends all of it, or only has it checked; gives back the sum of the answers.
+  // Sends it, or only has it checked; gives back the sum of the answers. What is sent is not sent again by a second try.
   async function each(dry) {
     const sum = { matched: 0, touched: 0, skipped: 0 };
-    for (const { lines, from } of batches) {
+    const then = (text) => new Error(sum.touched ? `${count(sum.touched, "message")} sent, then: ${text}` : text);
+    for (const batch of batches.filter(({ lines }) => lines.length)) {
+      const { lines, from } = batch;
       let answer;
       try {
         answer = await api.post(path, { lines, dry_run: dry });
       } catch (error) {
-        const text = error.message.replace(/^lines\[(\d+)\]/, (_, number) => `Message ${from + Number(number)}`);
-        throw new Error(sum.touched ? `${count(sum.touched, "message")} sent, then: ${text}` : text);
+        const unknown = dry || error instanceof api.Refused ? "" : ` Up to ${lines.length} more may be sent.`;
+        throw then(error.message.replace(/^lines\[(\d+)\]/, (_, number) => `Message ${from + Number(number)}`) + unknown);
       }
       for (const key of Object.keys(sum)) sum[key] += answer[key];
-      if (answer.stopped) throw new Error(`${count(sum.touched, "message")} sent, then: ${answer.stopped.text}`);
+      if (dry) continue;
+      const sent = answer.stopped ? answer.stopped.details.line - 1 : lines.length;
+      Object.assign(batch, { lines: lines.slice(sent), from: from + sent });
+      if (answer.stopped) throw then(`message ${from + sent + 1}: ${answer.stopped.text}`);
     }
     return sum;
   }
 
   async function chosen() {
-    dialog.button.disabled = true;
+    dialog.button.disabled = file.disabled = true; // one file at a time
     put(dialog.trouble);
     put(sentence, "Checking…");
     try {
@@ -58,6 +63,7 @@ export function importMessages(namespace, address) {
     } catch (error) {
       put(sentence, h("span", { class: "mistake" }, error.message));
     }
+    file.disabled = false;
   }
 
   file.addEventListener("change", chosen);
@@ -67,6 +73,7 @@ export function importMessages(namespace, address) {
     body: [h("p", "To ", h("code", address), ", with new message ids and timestamps."), field("File", file), sentence],
     opened: () => (dialog.button.disabled = true),
     run: async () => {
+      put(dialog.button, "Send the rest");
       const { touched, skipped } = await each(false);
       notice(`Sent ${count(touched, "message")}.${expired(skipped)}`);
     },
