@@ -31,7 +31,7 @@ export function json(text) {
 }
 
 const MARKUP =
-  /<!--[^]*?-->|<!\[CDATA\[[^]*?\]\]>|<\?[^]*?\?>|<![^>[]*>|<\/?[^\s<>/!?]+(?:\s+(?:[^<>"']|"[^"]*"|'[^']*')*)?\/?>|[^<]+/g;
+  /<!--[^]*?-->|<!\[CDATA\[[^]*?\]\]>|<\?[^]*?\?>|<![^>[]*>|<\/?[^\s<>/!?]+(?:\s(?:[^<>"']|"[^"]*"|'[^']*')*)?\/?>|[^<]+/g;
 
 /** XML with a line for each element; undefined if its elements do not nest. Nothing in it is looked up or carried out. */
 export function xml(text) {
