@@ -48,6 +48,7 @@ def choose_file(page: Page, text: str) -> None:
         ("xml", "<a>", ""),
         ("xml", "<a>1 < 2</a>", ""),
         ("xml", "< a>", ""),
+        pytest.param("xml", "<a" + " " * 250_000, "", id="a tag without an end, at once"),
     ],
 )  # fmt: skip
 def test_text_is_laid_out(page: Page, broker: EmbeddedBroker, kind: str, text: str, laid: str | None) -> None:
@@ -154,6 +155,8 @@ def test_arriving_messages_are_shown_and_stay(
     page.click("button", "Stop")
     page.shows("Stopped.")
     page.fill("input.selector", "")
+    page.value("document.dispatchEvent(new Event('visibilitychange'))")
+    assert "Stopped." in page.text(".tools")
     page.click("button", "Follow")
     page.shows("0 messages so far")
     client.create_producer().send(client.create_queue("work"), TextMessage("another"))

@@ -15,7 +15,11 @@ const KEEP = 200; // messages that are shown
 export default function tail({ namespace, address, isQueue, query, signal }) {
   const box = new SelectorBox({ value: query.get("selector") ?? "", search: true, onapply: follow });
   const words = h("span", { class: "dim", role: "status" });
-  const toggle = button("Stop", () => (source ? stop("Stopped.") : follow()));
+  const toggle = button("Stop", () => {
+    if (!source) return follow();
+    wanted = false;
+    return stop("Stopped.");
+  });
   const table = new Table({
     label: "Arriving messages",
     key: (row) => row.id,
@@ -30,6 +34,7 @@ export default function tail({ namespace, address, isQueue, query, signal }) {
     table.node,
   );
   let source = null;
+  let wanted = true; // not stopped by the button
   let selector = "";
   let rows = [];
   let seen = 0;
@@ -37,6 +42,7 @@ export default function tail({ namespace, address, isQueue, query, signal }) {
   let due = 0;
 
   async function follow() {
+    wanted = true;
     try {
       if (!(await box.check()) || signal.aborted) return;
     } catch (error) {
@@ -78,7 +84,7 @@ export default function tail({ namespace, address, isQueue, query, signal }) {
   }
 
   signal.addEventListener("abort", () => stop(""));
-  const look = () => (document.hidden ? stop("Stopped while the page was hidden.") : follow());
+  const look = () => wanted && (document.hidden ? stop("Stopped while the page was hidden.") : follow());
   document.addEventListener("visibilitychange", look, { signal });
   table.update(rows);
   follow();
