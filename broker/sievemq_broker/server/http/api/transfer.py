@@ -9,6 +9,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from sievemq_broker.domain import management
 from sievemq_broker.domain.broker_properties import without_broker_properties
 from sievemq_broker.domain.entry import HELD, Entry
@@ -124,9 +126,10 @@ async def import_messages(call: Call[Any, requests.Import]) -> answers.Touched:
     outcome = await run(call.server, partial(management.bring, call.namespace(), address, envelopes, expired))
     call.server.turn.worked()
     answer = touched(outcome, False)
-    if answer.stopped is not None:
-        answer.stopped.details = {**answer.stopped.details, "line": numbers[outcome.touched]}
-    return answer
+    if answer.stopped is None:
+        return answer
+    line = {"line": numbers[outcome.touched]}
+    return replace(answer, stopped=replace(answer.stopped, details=answer.stopped.details | line))
 
 
 def _envelope(fields: EnvelopeFields, message_id: str, now: int) -> Envelope:
