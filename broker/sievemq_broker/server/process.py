@@ -131,10 +131,10 @@ class ManagementPort:
     async def start(self, server: Server) -> None:
         """Serve a broker that has started. Importing the HTTP stack takes longer than the rest of the start, so this
         comes last and imports in a thread. Without effect if the port is given up meanwhile."""
-        http = await asyncio.get_running_loop().run_in_executor(None, _make_http, server, self.url)
+        made = await asyncio.get_running_loop().run_in_executor(None, _import_http)
         if not self._is_given_up:
-            self._http = http
-            await http.start(self._port.socket, self._tls)
+            self._http = made(server, self.url)  # on the loop, whose state it joins
+            await self._http.start(self._port.socket, self._tls)
 
     def keep(self) -> None:
         """Accept connections until :meth:`close`, although nobody answers after :meth:`stop`: followers take a port
@@ -156,10 +156,10 @@ class ManagementPort:
             self._kept.close()
 
 
-def _make_http(server: Server, url: str) -> HttpServer:
+def _import_http() -> type[HttpServer]:
     from sievemq_broker.server.http.serve import HttpServer
 
-    return HttpServer(server, url)
+    return HttpServer
 
 
 def bind(server: Server) -> ManagementPort | None:

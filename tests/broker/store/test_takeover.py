@@ -414,13 +414,13 @@ async def test_a_follower_can_be_stopped_before_its_management_port_is_served(
     """What that needs is imported in a thread."""
     settings = load({"port": 0, "http_port": 0, **LONG}, {}).settings
     stopped = threading.Event()
-    make_http = process._make_http
+    import_http = process._import_http
 
-    def late(server: Server, url: str) -> Any:
+    def late() -> Any:
         assert stopped.wait(DEADLINE)
-        return make_http(server, url)
+        return import_http()
 
-    monkeypatch.setattr(process, "_make_http", late)
+    monkeypatch.setattr(process, "_import_http", late)
     server = Server(settings, Clock(), Shard(settings, Clock(), source=Access(world)))
     port = process.bind(server)
     assert port is not None

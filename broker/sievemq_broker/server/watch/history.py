@@ -175,9 +175,10 @@ class History:
         return found
 
     def when_loaded(self, call: Callable[[], None]) -> None:
-        """Call this once the rows of an earlier process are there; now, if they are."""
+        """Call this once the rows of an earlier process are there; now, if they are. An error is logged: a row of
+        another version, or a damaged one, need not be what the caller expects."""
         if self._is_loaded:
-            call()
+            _tried(call, None)
         else:
             self._when_loaded.append(call)
 
@@ -240,7 +241,7 @@ class History:
         self._is_loaded = True
         self._rests.set()
         for call in self._when_loaded:
-            _tried(call, None)  # a row of another version, or one that is damaged, may not be what a caller expects
+            _tried(call, None)
         self._when_loaded.clear()
         self._write()
 

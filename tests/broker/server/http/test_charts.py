@@ -5,15 +5,16 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
+from threading import Event, get_ident
 
 import pytest
 
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.work import Budget, finish
-from sievemq_broker.server.http.api import charts, requests, series
+from sievemq_broker.server.http.api import charts, management, requests, series
 from sievemq_broker.server.http.api.ranges import LONGER, Ring
+from sievemq_broker.server.server import Server
 
 from ...domain.support import message
 from .conftest import Api, at
@@ -163,6 +164,25 @@ def kept(api: Api, count: int) -> None:
     rows = api.broker.server.history.rows("event", 1)
     while len(rows) < count:
         api.get("/api/v1/broker")
+
+
+def test_a_broker_serves_although_kept_samples_are_not_what_they_should_be(tmp_path: Path) -> None:
+    """Of another version, or damaged. And what the management port joins of the broker it joins on the loop."""
+    where: list[int] = []
+    folder = tmp_path / "history"
+    folder.mkdir()
+    (folder / "charthour").write_bytes(b'{"id":1,"time":1}\n')
+
+    class Noted(series.Sampler):
+        def __init__(self, server: Server) -> None:
+            where.append(get_ident())
+            super().__init__(server)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(management, "Sampler", Noted)
+        with EmbeddedBroker(settings={"data_dir": str(tmp_path)}, http=True) as broker:
+            assert Api(broker).get("/api/v1/series", range="1h")["depth"] is not None
+            assert where == [broker.call(lambda _: get_ident())]
 
 
 def test_the_api_gives_each_range(quick: None) -> None:
