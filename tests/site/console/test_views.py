@@ -10,6 +10,7 @@ import pytest
 from sievemq import ConnectionFactory, DeliveryMode, JMSContext, Queue
 from sievemq.taps import open_tap
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.server.server import Server
 
 from .chromium import Chromium, Page
 from .opening import open_view
@@ -469,6 +470,33 @@ def test_what_needs_attention_is_listed_and_marked(page: Page) -> None:
         page.click(".alarms a", "queue:held")
         page.shows("stuck consumer", "h1 .badge.bad")
         page.shows("stuck consumer", "td .badge.bad")
+
+
+def test_the_record_of_actions(page: Page, broker: EmbeddedBroker) -> None:
+    def fill(server: Server) -> None:
+        for number in range(120):
+            server.audit.record("pause_destination", via="cli", user="ops", namespace="default", address="queue:q")
+            server.audit.attempted("sign_in", via="sieve", outcome="wrong", user="anna", peer=f"192.0.2.{number}")
+        server.audit.record(
+            "move_messages", via="http", namespace="default", address="queue:q", touched=7, to="queue:r"
+        )
+
+    broker._submit(fill).result()
+    open_view(page, broker, "#/default/record")
+    page.until("document.querySelector('table[aria-label=Record] tbody tr')")
+    first = page.rows("Record")[0]
+    assert (first[1], first[2], first[3]) == ("move messages", "queue:q", "7")
+    assert "queue:r" in first[4]
+    page.click("button", "Next page")
+    page.until("location.hash.includes('cursor=')")
+    page.choose("main select", "attempts")
+    page.until("document.querySelector('table[aria-label=Record] tbody .badge.bad')?.innerText === 'wrong'")
+    page.fill("main input[type=search]", "pause")
+    page.shows("Nothing is recorded here.")
+    page.choose("main select", "")
+    page.click("td a", "ops")
+    page.shows("Only ops.")
+    assert {row[5] for row in page.rows("Record")} == {"ops"}
 
 
 def test_workbench_explains(page: Page, shop_broker: EmbeddedBroker) -> None:

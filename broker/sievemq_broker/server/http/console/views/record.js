@@ -16,16 +16,22 @@ const KINDS = [
 
 export default function record({ namespace, query, read: reread }) {
   let asked = query;
-  const like = h("input", { type: "search", value: query.get("like") ?? "", input: () => filter({ like: like.value }) });
+  const like = h("input", {
+    type: "search",
+    "data-search": true,
+    value: query.get("like") ?? "",
+    input: () => filter({ like: like.value.trim() }),
+  });
   const only = choice(KINDS, query.get("only") ?? "", (value) => filter({ only: value }));
   const user = h("p", { class: "note" });
   const save = h("a", { class: "button", download: "audit.ndjson" }, "Download");
   const table = new Table({
     label: "Record",
+    compact: true,
     key: (row) => String(row.id),
     empty: nothing("Nothing is recorded here.", "Each change through console, command or API is, and each sign-in."),
     columns: [
-      { label: "When", cell: (row) => time(row.time) },
+      { label: "When", kind: "when", cell: (row) => time(row.time) },
       {
         label: "What",
         kind: "main",
@@ -90,7 +96,7 @@ export default function record({ namespace, query, read: reread }) {
     read,
     query: (fresh) => {
       asked = fresh;
-      like.value = fresh.get("like") ?? "";
+      if (document.activeElement !== like) like.value = fresh.get("like") ?? "";
       only.value = fresh.get("only") ?? "";
     },
   };
