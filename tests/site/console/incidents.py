@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 from tests.broker.server.test_run import COMMAND, Process
 from tests.broker.store.test_full_disk import Disk, may_mount
@@ -323,6 +325,8 @@ def doubled_consumers(stage: Stage, ends: ExitStack) -> Broker:
 
     deploy("v1")
     time.sleep(3)
+    note = json.dumps({"text": "worker v2 is deployed"}).encode()
+    urlopen(Request(f"{broker.http_url}/api/v1/history", note, {"Content-Type": "application/json"})).close()
     deploy("v2")
     ends.callback(consumers.clear)
     return broker
@@ -348,7 +352,7 @@ INCIDENTS = [
     Incident("follower", "dead follower", dead_follower, "no follower", [], "no follower", DOCTOR, "no follower"),
     Incident("guessing", "flood of sign-ins", sign_in_flood, "refused sign-ins", [("nav.places a", "Broker")],
              ELSEWHERE, ("audit", "--only", "attempts"), ELSEWHERE),
-    Incident("deploy", "a deploy that doubles consumers", doubled_consumers, "Consumers\n6",
+    Incident("deploy", "a deploy that doubles consumers", doubled_consumers, "worker v2 is deployed",
              [("nav.places a", "Queues"), ("td.main a", "jobs")], "worker-v2-2", ("queue", "consumers", "jobs"),
              "worker-v2-2"),
 ]  # fmt: skip
