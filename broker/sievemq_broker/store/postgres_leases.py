@@ -33,11 +33,16 @@ _SERVER: Final = (
     "CASE WHEN pg_is_in_recovery() THEN '' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 )
 
-#: Other processes that keep an eye on the lease: their connections have this name.
+#: Other processes that keep an eye on the lease: their connections have this name, and are used twice in a beat. The
+#: server keeps one whose machine has lost power or its network, for two hours as servers are set usually.
 _FOLLOWERS: Final = (
     "(SELECT count(*) FROM pg_stat_activity a WHERE a.application_name = %(name)s AND a.pid <> pg_backend_pid() "
-    "AND a.datname = current_database())"
+    "AND a.datname = current_database() "
+    "AND coalesce(a.state_change > clock_timestamp() - %(seconds)s * interval '1 second', true))"
 )
+
+#: Seconds without a look after which a process follows no more; the lease, if that is longer.
+_SILENT_SECONDS: Final = 10.0
 
 _LOOK: Final = (
     "SELECT l.token, l.beat, l.released, l.heir, h.epoch, l.name, l.url, l.address, l.settings, "  # noqa: S608
@@ -66,13 +71,14 @@ class PostgresLeases:
     Args:
         url: of the database, as libpq knows it.
         shard: name of the shard.
-        timeout: seconds for which a call waits for an answer. It connects, too, if it must.
+        timeout: seconds for which a call waits for an answer, half of the lease. It connects, too, if it must.
     """
 
     def __init__(self, url: str, shard: str, *, timeout: float = 2.0) -> None:
         self._url, self._shard, self._timeout = url, shard, timeout
         self.where = without_password(url)
         self._name = f"sievemq {shard} lease"
+        self._silent = max(_SILENT_SECONDS, 2 * timeout)
         self._connection: Connection | None = None
         self._view = 0
         #: Start and time line of the server that the view is of; the database, and the highest time line of it.
@@ -84,7 +90,7 @@ class PostgresLeases:
         try:
             connection = self._connected()
             before = time.time()
-            wanted = {"shard": self._shard, "name": self._name}
+            wanted = {"shard": self._shard, "name": self._name, "seconds": self._silent}
             row = connection.execute(_LOOK, wanted).fetchone()
             if row is None:
                 self._make(connection)

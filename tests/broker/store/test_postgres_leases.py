@@ -134,6 +134,15 @@ def test_processes_that_follow_the_shard_are_counted(world: World) -> None:
     assert owner.look().followers == 0
 
 
+def test_a_follower_that_looks_no_more_is_not_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its machine has lost power: the server has its connection still."""
+    owner, follower = world.leases(), world.leases()
+    follower.look()
+    assert owner.look().followers == 1
+    monkeypatch.setattr(owner, "_silent", 0.0)
+    assert owner.look().followers == 0
+
+
 def test_the_number_of_the_last_write_is_seen(world: World) -> None:
     leases = world.leases()
     assert leases.take(leases.look(), "mine", ME)
