@@ -104,7 +104,8 @@ class Recording:
         if self._call is not None:
             body = self._call.body
             about.update((name, value) for name in _REPEATED if (value := getattr(body, name, None)))
-            about["to"] = _canonical(about.get("to"))
+            if isinstance(to := about.get("to"), str):  # otherwise a time
+                about["to"] = _canonical(to)
             if getattr(body, "selector", None) is not None:
                 about["chosen"] = "by selector"
             elif (ids := getattr(body, "ids", None)) is not None:
