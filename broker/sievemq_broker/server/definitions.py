@@ -207,18 +207,18 @@ def change_settings(
     changes: list[Change], definitions: Definitions, live: LiveSettings, by: str | None, now: int
 ) -> None:
     """Make what :func:`settings_changes` found, but for the order; the broker uses it afterwards."""
-    for change in changes:
-        if change.at_start:
-            continue
-        for layer, wanted in _tables_of(definitions, live):
-            if layer.kind == change.kind:
-                name = change.name.partition("/")[2]
-                try:
-                    layer.put(name, (wanted or {}).get(name), by, now)
-                except RefusedError as error:
-                    change.refuse(str(error), can_be_forced=False)
-                else:
-                    change.done()
+    for layer, wanted in _tables_of(definitions, live):
+        of_layer = {
+            change.name.partition("/")[2]: change
+            for change in changes
+            if change.kind == layer.kind and not change.at_start
+        }
+        refused = layer.put_each({name: (wanted or {}).get(name) for name in of_layer}, by, now)
+        for name, change in of_layer.items():
+            if name in refused:
+                change.refuse(str(refused[name]), can_be_forced=False)
+            else:
+                change.done()
 
 
 def _tables_of(definitions: Definitions, live: LiveSettings) -> tuple[tuple[Layer[Any], Mapping[str, Any] | None], ...]:

@@ -92,6 +92,8 @@ class Layer(Generic[T]):
         self._most = most
         self.changes: dict[str, Changed[T]] = {}
         self.present: Mapping[str, T] = below
+        #: The greatest number of a change.
+        self._last = 0
         self._journal: Journal | None = None
         self._report: Callable[..., object] = lambda **about: None
         self._key = secrets.token_bytes(16)
@@ -127,27 +129,43 @@ class Layer(Generic[T]):
             )
 
     def put(self, name: str, value: T | None, by: str | None, now: int) -> None:
-        """Change an entry.
-
-        Args:
-            value: the new one; None removes it.
-            by: name of the user who does it.
-            now: ms epoch.
+        """Change an entry. Arguments as of :meth:`put_each`.
 
         Raises:
             RefusedError: as :meth:`check`.
         """
-        self.check(name)
-        old, below = self.changes.get(name), self.below.get(name)
-        if value is None and below is None:
-            self._forget(name)
-        else:
-            number = (
-                old.number if old is not None else 1 + max((each.number for each in self.changes.values()), default=0)
-            )
-            self._set(name, Changed(value, self._digest(below), number, now, by))
-        self._merge()
-        self._note(name, "removed" if value is None else "set", by)
+        for error in self.put_each({name: value}, by, now).values():
+            raise error
+
+    def put_each(self, values: Mapping[str, T | None], by: str | None, now: int) -> dict[str, RefusedError]:
+        """Change several entries.
+
+        Args:
+            values: the new ones by name; None removes one.
+            by: name of the user who does it.
+            now: ms epoch.
+
+        Returns:
+            Those that are refused, and why, as :meth:`check`.
+        """
+        refused: dict[str, RefusedError] = {}
+        for name, value in values.items():
+            try:
+                self.check(name)
+            except RefusedError as error:
+                refused[name] = error
+                continue
+            old, below = self.changes.get(name), self.below.get(name)
+            if value is None and below is None:
+                self._forget(name)
+            else:
+                number = self._last + 1 if old is None else old.number
+                self._set(name, Changed(value, self._digest(below), number, now, by))
+        self._merge()  # once: it compares each pattern with each other
+        for name, value in values.items():
+            if name not in refused:
+                self._note(name, "removed" if value is None else "set", by)
+        return refused
 
     def reset(self, name: str, by: str | None) -> None:
         """Take the change of an entry back: what the settings say applies again."""
@@ -188,6 +206,7 @@ class Layer(Generic[T]):
                 log.warning("setting.not_restored", kind=self.kind, name=name, reason=str(error))
                 continue
             self.changes[name] = Changed(value, below, number, at, by)
+            self._last = max(self._last, number)
         self.rebase(self.below)
 
     def keep_in(self, journal: Journal) -> None:
@@ -204,6 +223,7 @@ class Layer(Generic[T]):
 
     def _set(self, name: str, change: Changed[T]) -> None:
         self.changes[name] = change
+        self._last = max(self._last, change.number)
         if self._journal is not None:
             text = None if change.value is None else self._text(change.value)
             value = (change.number, change.at, change.by, change.below, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from tests.broker.store.sharing import SharingBroker, World, until
 from sievemq import ConnectionFactory, JMSSecurityException, Queue
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import Loaded, Settings, load
+from sievemq_broker.definitions import parse_definitions
 from sievemq_broker.domain.journal import CHANGED, Journal
 from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.server import live_settings
+from sievemq_broker.server.definitions import change_settings, settings_changes
 from sievemq_broker.server.live_settings import Layer, LiveSettings, RefusedError
 from sievemq_broker.server.reloading import differences, reload_on_signal
 from sievemq_broker.server.server import Phase, Server
@@ -114,6 +118,24 @@ def test_changes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     rules.put("queue:a", rule(2), None, 0)
     with pytest.raises(RefusedError, match="no more than 2 rules may be changed at run time"):
         rules.put("queue:c", rule(1), None, 0)
+
+
+def test_many_changes_are_put_in_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def count(name: str, pattern: str) -> bool:
+        compared.append(name)
+        return fnmatchcase(name, pattern)
+
+    monkeypatch.setattr(live_settings, "fnmatchcase", count)
+    live = LiveSettings(Settings())
+    names = [f"queue:a{number}" for number in range(50)]
+    definitions = parse_definitions({"rules": {name: {} for name in [*names, "*"]}})
+    changes = settings_changes(definitions, live, prune=False, secured=False)
+    change_settings(changes, definitions, live, None, 0)
+    assert list(live.rules.present) == [*names, "*"]
+    assert [change.made for change in changes] == [True] * 51
+    assert len(compared) == 50 * 51 / 2
 
 
 def test_a_password_in_clear_never_reaches_the_store() -> None:
