@@ -34,7 +34,7 @@ async def get_definitions(call: Call[Any, Any]) -> answers.Definitions:
     """Queues, topics, durable subscriptions, rules, limits and users, as one table.
 
     It has namespaces of which the caller may view everything; rules and limits if that is so of all namespaces; users,
-    with the hashes of their passwords, if the caller may manage everything."""
+    with the hashes of their passwords, if the caller may do everything."""
     server, identity = call.server, call.identity
     broker = server.shard.broker
     spaces = [name for name in {"default", *broker.namespaces} if identity.may(Verb.VIEW, name, EVERYTHING)]
@@ -45,7 +45,7 @@ async def get_definitions(call: Call[Any, Any]) -> answers.Definitions:
     hashed = {name: table for name, table in tables.pop("users", {}).items() if name not in clear}
     if not identity.may(Verb.VIEW, EVERYTHING, EVERYTHING):
         tables = {"namespaces": tables.get("namespaces", {})}
-    if not identity.may(Verb.MANAGE, EVERYTHING, EVERYTHING):
+    if not identity.rights.unlimited:
         hashed, clear = {}, []
     if hashed:
         tables["users"] = hashed
