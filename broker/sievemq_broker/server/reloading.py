@@ -82,8 +82,9 @@ def differences(running: Settings, loaded: Loaded) -> list[Difference]:
             text = "what is to exist; `sievemq definitions apply` changes it at once"
         else:
             text = f"{_plain(shown(running, name))} becomes {_plain(shown(loaded.settings, name))}"
-        # The first user, or the last one less, changes who may connect at all.
-        applied = name in APPLIED and (name != "users" or running.secured == loaded.settings.secured)
+        # The first user, or the last one less, changes who may connect at all; and a users file is watched or not.
+        same = all(getattr(running, each) == getattr(loaded.settings, each) for each in ("secured", "users_file"))
+        applied = name in APPLIED and (name != "users" or same)
         found.append(Difference(name, text, loaded.origins[name], applied))
     return found
 

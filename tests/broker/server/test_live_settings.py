@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -260,6 +261,10 @@ def test_differences_name_what_a_reload_applies_and_what_needs_a_restart() -> No
     assert differences(running, Loaded(running, {})) == []
     (first,) = differences(Settings(), loaded(users={"anna": HASH}))
     assert not first.applied
+    filed = loaded(users={"anna": HASH})
+    watching = replace(filed.settings, users={}, users_file="users")
+    found = {each.name: each.applied for each in differences(watching, filed)}
+    assert found == {"users": False, "users_file": False}  # the file is watched until a restart
     (order,) = differences(loaded(destinations={"a": {}, "b": {}}).settings, loaded(destinations={"b": {}, "a": {}}))
     assert (order.text, order.applied) == ("their order", True)
     (space,) = differences(Settings(), loaded(definitions={"namespaces": {"default": {"queues": ["a"]}}}))
