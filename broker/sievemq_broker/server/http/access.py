@@ -181,6 +181,9 @@ class Access:
             received += len(message.get("body", b""))
             if received > MAX_REQUEST_BYTES:
                 raise _too_large()
+            if message["type"] == "http.request" and not lasts():  # a body may take long to arrive
+                text = "the user, its password or its rights have changed meanwhile; sign in again"
+                raise ApiError(401, "AUTHENTICATION", text)
             return message
 
         state["sessions"] = self._sessions

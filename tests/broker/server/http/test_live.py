@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import base64
+import http.client
+import json
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
+from tests.broker.store.sharing import until
 
 from sievemq import ConnectionFactory, JMSSecurityException
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import load
+from sievemq_broker.server.http.api import live
+from sievemq_broker.server.server import Server
 from sievemq_broker.users.passwords import hash_password
 
-from .conftest import Answer, Api
+from .conftest import DEADLINE, Answer, Api
 
 HASH = hash_password("secret")
 
@@ -182,6 +188,40 @@ def test_users_are_added_changed_removed_and_reset(guarded: EmbeddedBroker) -> N
     assert root.ok("DELETE", "/api/v1/users/max") == {"users": [], "required": True}
 
 
+def test_a_user_who_is_changed_while_a_password_is_hashed_stays_changed(
+    guarded: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = signed(guarded, "root")
+
+    def slow(password: str, *, scram: bool) -> str:
+        root.ok("DELETE", "/api/v1/users/anna")
+        return HASH
+
+    monkeypatch.setattr(live, "hash_password", slow)
+    late = root("PUT", "/api/v1/users/anna", {"password": "new"})
+    assert (late.status, late.json["text"]) == (409, "user 'anna' was changed meanwhile; read it again")
+    assert root.get("/api/v1/users/anna")["removed"]
+
+
+def test_a_user_who_is_removed_while_the_body_arrives_changes_nothing(guarded: EmbeddedBroker) -> None:
+    root = signed(guarded, "root")
+    root.ok("PUT", "/api/v1/users/mallory", {"password": HASH, "everything": True})
+    body = json.dumps({"password": HASH, "everything": True}).encode()
+    parts = urlsplit(guarded.http_url)
+    before = guarded._submit(lambda server: server.authenticator.sign_ins.total("accepted")).result()
+    with closing(http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=DEADLINE)) as late:
+        headers = {**signed(guarded, "mallory").headers, "Content-Type": "application/json"}
+        late.putrequest("PUT", "/api/v1/users/other")
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            late.putheader(name, value)
+        late.endheaders(body[:1])
+        until(guarded, lambda server: server.authenticator.sign_ins.total("accepted") > before)
+        root.ok("DELETE", "/api/v1/users/mallory")
+        late.send(body[1:])
+        assert Answer(late.getresponse()).error == "AUTHENTICATION"
+    assert root("GET", "/api/v1/users/other").status == 404
+
+
 @pytest.mark.parametrize(
     ("method", "name", "body", "error", "text"),
     [
@@ -229,6 +269,8 @@ def test_rights(guarded: EmbeddedBroker) -> None:
         refused = manager(method, path, body)
         assert refused.error == "SECURITY"
         assert "only users who may do everything can" in refused.json["text"]
+    assert "users" in signed(guarded, "root").get("/api/v1/definitions")["definitions"]
+    assert "users" not in manager.get("/api/v1/definitions")["definitions"]  # hashes of those who may do more
     assert signed(guarded, "anna")("GET", "/api/v1/rules").error == "SECURITY"
     assert signed(guarded, "anna")("GET", "/api/v1/limits/x").error == "SECURITY"
 
@@ -268,3 +310,21 @@ def test_differences_and_a_reload(tmp_path: Path) -> None:
         assert [each["text"] for each in api.get("/api/v1/settings")["changes"]][-1] == "removed"
         file.write_text("nonsense = 1")
         assert "nonsense" in api.get("/api/v1/settings")["error"]
+
+
+def test_a_caller_whom_a_reload_changes_gets_the_answer(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    file.write_text(f"root:{HASH}\n")
+    reread = partial(load, {"port": 0, "http_port": 0, "users_file": str(file)}, {})
+    with EmbeddedBroker(settings=reread().settings) as broker:
+        broker._submit(lambda server: server.live.reread_with(reread)).result()
+        root = signed(broker, "root")
+        assert root.get("/api/v1/settings")["differences"] == []
+
+        def write(server: Server) -> None:  # and the timer that watches the file does not see it before
+            server.user_store.close()
+            file.write_text(f"root:{hash_password('other')}\n")
+
+        broker._submit(write).result()
+        assert root.ok("POST", "/api/v1/settings/actions/reload")["reloaded"]
+        assert root("GET", "/api/v1/settings").error == "AUTHENTICATION"

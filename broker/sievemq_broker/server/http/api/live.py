@@ -257,6 +257,8 @@ async def put_user(call: Call[Any, requests.PutUser]) -> answers.User:
     _check(layer, name)
     secret = await _secret(call, old)
     call.check_etag(layer.etag(name))  # hashing takes a while
+    if layer.present.get(name) != old:  # the rights that it would keep, or the user, may be gone
+        raise ApiError(409, "ILLEGAL_STATE", f"user {name!r} was changed meanwhile; read it again", {"user": name})
     user = _with_rights(call, User(name, secret) if old is None else User(name, secret, old.rights), old)
     check_users(call, {**layer.present, name: user})
     if old is not None:
@@ -394,6 +396,7 @@ async def _differences(call: AnyCall, *, apply: bool) -> answers.SettingDifferen
     if apply:
         if loaded is None:
             raise ApiError(409, "ILLEGAL_STATE", f"the settings cannot be read again: {error}")
+        call.scope["state"]["own_change"] = True  # the caller may be one of those who have changed
         server.user_store.reload()
         found = reloading.apply(server, loaded)
         await use(call, [live.rules])
