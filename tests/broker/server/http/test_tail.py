@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -98,6 +98,19 @@ def test_there_are_places_for_some_at_a_time() -> None:
         with slots.one(), pytest.raises(ApiError, match="1 live tails are at work") as raised, slots.one():
             pass
     assert raised.value.status == 429
+
+
+def test_it_ends_with_the_broker_and_is_not_cut() -> None:
+    with EmbeddedBroker(http=True) as broker:
+        api = Api(broker)
+        api.ok("PUT", at(Q))
+        parts = urlsplit(broker.http_url)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=DEADLINE)
+        connection.request("GET", f"/api/v1/namespaces/default/{at(Q)}/tail")
+        with closing(connection), connection.getresponse() as response:
+            assert response.readline() == b"event: heartbeat\n"
+            broker.stop()
+            response.read()  # IncompleteRead if it was cut
 
 
 def test_a_tail_is_not_stored(tmp_path: Path) -> None:

@@ -51,9 +51,12 @@ class Management:
         gate: what answers and events wait at.
         at_work: actions on messages that are running.
         exports, tails: places for those.
+        stopping: the port is closing; tails end.
     """
 
-    __slots__ = ("_sender", "_sent", "at_work", "exports", "gate", "hub", "sampler", "server", "tails", "url")
+    __slots__ = (
+        "_sender", "_sent", "at_work", "exports", "gate", "hub", "sampler", "server", "stopping", "tails", "url",
+    )  # fmt: skip
 
     def __init__(self, server: Server, url: str = "") -> None:
         self.server = server
@@ -64,6 +67,7 @@ class Management:
         self.at_work = 0
         self.exports = Slots(8, "exports")
         self.tails = Slots(16, "live tails")
+        self.stopping = False
         self._sent = 0
         self._sender: str | None = None
 
@@ -71,6 +75,7 @@ class Management:
         self.sampler.start(self.hub.look)
 
     async def stop(self) -> None:
+        self.stopping = True
         self.hub.end()
         await self.sampler.stop()
 

@@ -74,7 +74,7 @@ async def follow_destination(call: Call[requests.Follow, Any]) -> None:
 async def _tell(call: Call[requests.Follow, Any], tap: Tap, gone: asyncio.Task[None]) -> None:
     heartbeat = pack_event("heartbeat", {"seconds": HEARTBEAT_SECONDS})
     said, after, missed, silent = heartbeat, tap.log.last, tap.missed, 0.0
-    while not gone.done():
+    while not gone.done() and not call.management.stopping:
         if said:
             await call.send({"type": "http.response.body", "body": said, "more_body": True})
             silent = 0.0
@@ -95,6 +95,7 @@ async def _tell(call: Call[requests.Follow, Any], tap: Tap, gone: asyncio.Task[N
             after = upto
             if tap.open:
                 tap.acknowledge(tap.id, after, call.now)
+    await call.send({"type": "http.response.body", "body": b""})
 
 
 def _shown(found: Iterable[Tapped], last: int, preview: int, now: int, budget: Budget) -> Task[list[answers.Message]]:
