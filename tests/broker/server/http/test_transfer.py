@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
+from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from sievemq import BytesMessage, JMSContext, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage, Topic
+from sievemq import (
+    BytesMessage,
+    ConnectionFactory,
+    JMSContext,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+    Topic,
+)
+from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.policy import DestinationPolicy
-from sievemq_broker.server.http.api import transfer
+from sievemq_broker.server.http.api import operation, transfer
+from sievemq_broker.server.http.api.management import Slots
 
-from .conftest import Answer, Api, at, send
+from .conftest import DEADLINE, Answer, Api, at, send
 
 Q = "queue:q"
+#: Bytes of a body that no buffer between broker and reader holds.
+_LARGE = 20 * 1024 * 1024
 #: Keys that a new message has for itself.
 NEW = ("message_id", "timestamp", "destination", "delivery_time")
 
@@ -187,6 +204,26 @@ def test_a_body_is_downloaded_as_it_is(api: Api, context: JMSContext, monkeypatc
         found.append(answer.content)
     assert found == ["a ☃ text".encode(), b"\x00\xff\x00\xff", b""]
     assert api("GET", f"{at(Q)}/messages/99/body").status == 404
+
+
+def test_a_reader_that_takes_nothing_is_cut_and_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operation, "READER_SECONDS", 0.05)
+    with EmbeddedBroker(http=True) as broker, ConnectionFactory(broker.url).create_context() as context:
+        context.create_producer().send(context.create_queue("q"), BytesMessage(bytes(_LARGE)))
+        broker._http.management.exports = Slots(1, "exports")  # type: ignore[union-attr]
+        api, parts = Api(broker), urlsplit(broker.http_url)
+        with socket.create_connection((parts.hostname or "", parts.port or 0), DEADLINE) as reader:
+            path = f"/api/v1/namespaces/default/{at(Q)}/messages/1/body"
+            reader.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            said = len(reader.recv(1))
+            end = time.monotonic() + DEADLINE
+            while (answer := api("POST", f"{at(Q)}/export", {"ids": ["ID:none"]})).status == 429:
+                assert time.monotonic() < end
+            assert answer.status == 200
+            with suppress(ConnectionError):
+                while data := reader.recv(1 << 20):
+                    said += len(data)
+            assert said < _LARGE
 
 
 def test_previews_are_short_and_never_fail(api: Api, context: JMSContext) -> None:

@@ -24,7 +24,7 @@ from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.api.recording import Recording
 from sievemq_broker.server.http.api.requests import Nothing
 from sievemq_broker.server.http.encoding import encode
-from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
+from sievemq_broker.server.http.errors import ApiError, GoneError, bad_request, not_found
 from sievemq_broker.server.http.tasks import run
 from sievemq_broker.server.server import Server
 from sievemq_broker.session.rights import EVERYTHING, Identity, Verb
@@ -33,6 +33,9 @@ from sievemq_core.message.destination import parse_address
 
 #: Seconds that a body may take to arrive.
 BODY_SECONDS = 30.0
+
+#: Seconds that a piece of a stream may wait for its reader, which is cut then: places for streams are few.
+READER_SECONDS = 60.0
 
 #: Bytes of a body that is too large that are read all the same, so that its sender sees the answer.
 _DISCARDED = 16 * 1024 * 1024
@@ -73,7 +76,12 @@ class Operation:
 
         async def send_through_gate(message: Message) -> None:
             await gate.passed(changes, whole, message["type"] == "http.response.body")
-            await send(message)
+            try:
+                async with asyncio.timeout(READER_SECONDS):
+                    await send(message)
+            except TimeoutError:
+                scope["state"]["hand_over"]()[0].abort()
+                raise GoneError from None
 
         with Recording(self._management.server.audit, endpoint, identity, scope, path) as recording:
             check(identity, endpoint, path)
