@@ -228,6 +228,30 @@ async def test_rows_that_could_not_be_read_are_not_forgotten_by_the_storage() ->
     assert store.names("audit") == ["1", "2"]
 
 
+async def test_rows_that_could_not_be_read_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database was away at a takeover."""
+    monkeypatch.setattr("sievemq_broker.server.watch.history.RETRY_SECONDS", 0.001)
+    store, again = Fake(), asyncio.Event()
+    store.kinds["audit"] = [HistoryLine(1, b'{"id":1,"n":1}')]
+    store.error = StoreError("away")
+    async with opened(store) as history:
+        rows = history.rows("audit", 3)
+        rows.add({"n": 2})
+        assert shown(rows) == [2]
+        read = history._loaded
+
+        def loaded_again(*arguments: Any) -> None:
+            read(*arguments)
+            if arguments[1] is None:
+                again.set()
+
+        monkeypatch.setattr(history, "_loaded", loaded_again)
+        store.error = None
+        await asyncio.wait_for(again.wait(), DEADLINE)
+        assert shown(rows) == [1, 2]
+    assert store.names("audit") == ["1", "2"]
+
+
 async def test_a_row_that_one_reader_cannot_use_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     store = Fake()
     store.kinds["audit"] = [HistoryLine(1, b'{"id":1}')]

@@ -27,7 +27,7 @@ from sievemq_broker.server.durability.worker import Worker
 #: Seconds that the end waits for the last rows to be written.
 CLOSE_SECONDS: Final = 1.0
 
-#: Seconds after which rows that could not be stored are tried again, if no other row has come.
+#: Seconds after which rows that could not be read, or stored, are tried again.
 RETRY_SECONDS: Final = 10.0
 
 #: Bytes of a row above which its texts are cut.
@@ -193,8 +193,7 @@ class History:
             return
         self._loop = asyncio.get_running_loop()
         self._store, self._worker = store, Worker(self._loop, "sievemq-history")
-        self._rests.clear()
-        self._worker.put(lambda: self._report(self._loaded, *_tried(store.read, {})))
+        self._read()
 
     async def close(self) -> None:
         """Write the last rows, for :data:`CLOSE_SECONDS` at most. Later ones are kept in memory only."""
@@ -211,6 +210,16 @@ class History:
     def _next_id(self) -> int:
         self._last = max(self._last + 1, time.time_ns() // 1_000)
         return self._last
+
+    def _read(self) -> None:
+        store, worker, loop = self._store, self._worker, self._loop
+        if store is None or worker is None or loop is None or self._is_closed:
+            return
+        if self._rests.is_set():
+            self._rests.clear()
+            worker.put(lambda: self._report(self._loaded, *_tried(store.read, {})))
+        else:
+            loop.call_later(RETRY_SECONDS, self._read)
 
     def _write(self) -> None:
         store, worker = self._store, self._worker
@@ -240,6 +249,9 @@ class History:
         self._last = max([self._last, *(line.id for lines in found.values() for line in lines)])
         self._is_loaded = True
         self._rests.set()
+        if error is not None:  # such as a database that is away: readers begin without the rows, which come later
+            assert self._loop is not None
+            self._loop.call_later(RETRY_SECONDS, self._read)
         for call in self._when_loaded:
             _tried(call, None)
         self._when_loaded.clear()
