@@ -199,6 +199,7 @@ def copy(rows: Rows, new: NewStore) -> Report:
         for row, kept, state, packed in reader.batches():
             reader.entries(kept, state)
             new.add(kept.id, row, packed)
+        rows.close()  # a running broker's log can be used again, while the new store is put on its disk
         if not reader.findings:
             new.finish(reader.head)
         return reader.report()

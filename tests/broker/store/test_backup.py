@@ -24,7 +24,7 @@ from sievemq_broker.domain.store import StoreError
 from sievemq_broker.store import SqliteStore, sqlite_rows
 from sievemq_broker.store.database import DATABASE, connect
 from sievemq_broker.store.rows import Head
-from sievemq_broker.store.salvage import check
+from sievemq_broker.store.salvage import check, copy
 from sievemq_broker.store.sqlite_rows import DatabaseRows, NewFile, RunningRows
 
 from . import backups
@@ -77,6 +77,22 @@ class TestBackup:
         report = check(rows)
         assert (report.messages, report.findings) == (20, [])
         store.close()
+
+    def test_the_log_is_free_before_a_slow_disk_has_the_backup(self, tmp_path: Path) -> None:
+        store = SqliteStore(tmp_path / "data", "name", reserve=0)
+        sent(store, 1, "a")
+        busy: list[int] = []
+
+        class Slow(NewFile):
+            def finish(self, head: Head) -> None:
+                sent(store, 2, "b")
+                busy.append(store._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+                super().finish(head)
+
+        assert copy(RunningRows(tmp_path / "data"), Slow(tmp_path / "backup")).messages == 1
+        assert busy == [0]
+        store.close()
+        assert ids(exported(tmp_path / "backup")) == ["a"]
 
     def test_the_reserve_stays_while_a_backup_reads(self, tmp_path: Path) -> None:
         store = SqliteStore(tmp_path, "name", reserve=MIB)
