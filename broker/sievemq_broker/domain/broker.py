@@ -124,8 +124,11 @@ class Broker:
 
     def _configure(self, before: DomainSettings, after: DomainSettings, now: int, budget: Budget) -> Task[int]:
         changed, cost = 0, 1 + (len(before.policies) + len(after.policies)) // 2
+        cost_of_space = 1 + (len(before.namespaces) + len(after.namespaces)) // 2
         for space in list(self.namespaces.values()):
-            budget.spend(1)
+            if budget.spent:
+                yield
+            budget.spend(cost_of_space)
             limits = after.policy_for_namespace(space.name)
             if limits is not before.policy_for_namespace(space.name):
                 space.configure(limits)

@@ -101,3 +101,13 @@ def test_a_namespace_gets_other_limits() -> None:
     assert space.policy.pattern == "*"
     change(world, {}, {"other": {"max_messages": 5}})
     assert space.policy is None
+
+
+def test_many_namespaces_with_many_limits_take_no_long_turn() -> None:
+    world = World()
+    broker = world.namespace.broker
+    for number in range(800):
+        broker.namespace(f"team-{number}")
+    broker.scheduler.overrun = 0
+    assert change(world, {}, {**{f"other-{number}": {} for number in range(20)}, "team-*": {"max_messages": 1}}) == 800
+    assert broker.scheduler.overrun < 20
