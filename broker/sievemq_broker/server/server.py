@@ -203,13 +203,15 @@ class Server:
         self.timers = Timers(loop, self.clock, [shard.broker], self.links, self._look)
         if shard.is_shared:
             await loop.run_in_executor(None, _import_what_serves)
+            self._watch_users(loop)  # a follower answers requests
             await shard.take(self._describe())
+            self.user_store.close()
             self.phase = Phase.STARTING
         await self._open_shard()
         self.history.open(shard.history())
         if self.live.users.changes:
             self.user_store.renew()
-            self.authenticator.use(self.user_store.users)
+        self.authenticator.use(self.user_store.users)
         if settings.data_dir is not None:
             self.user_store.keep_key(settings.data_dir)
         self.turn = Turn(loop, settings.busy_poll, self.timers, [] if shard.commits is None else [shard.commits])
@@ -250,13 +252,16 @@ class Server:
             self._acceptors.append(Acceptor(port.socket, link, self._tls, settings.handshake_seconds))
         self.timers.start(self.turn.mark, self.turn.worked)
         self.clock.follow(self._clock_jumped, shard.services.drifted)
-        self.user_store.watch(loop, self.use_users, partial(self.audit.record, "read_users_file", via="file"))
+        self._watch_users(loop)
         self.phase = Phase.READY
         self.started_at = time.time()
         self.happenings.begin(VERSION)
         shard.begin()
         for begin in self._when_serving:
             begin()
+
+    def _watch_users(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.user_store.watch(loop, self.use_users, partial(self.audit.record, "read_users_file", via="file"))
 
     def give_up(self) -> None:
         """Follow or restore no further: have :meth:`start` end soon, in any thread. Without effect once it serves."""
@@ -468,7 +473,7 @@ class Server:
         """The users have changed. Users that were removed or have another password lose their connections; the others
         get their new rights."""
         before = self.authenticator.use(users)
-        if not users.required:
+        if not users.required or self.phase in (Phase.FOLLOWING, Phase.STARTING):
             return
         now = self.clock.now()
         for connection in tuple(self.shard.services.connections.values()):

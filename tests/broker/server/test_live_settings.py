@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker.store.sharing import SharingBroker, World, until
+from tests.broker.store.sharing import DEADLINE, SharingBroker, World, until
 
 from sievemq import ConnectionFactory, JMSSecurityException, Queue
 from sievemq_broker import EmbeddedBroker
@@ -19,6 +20,7 @@ from sievemq_broker.definitions import parse_definitions
 from sievemq_broker.domain.journal import CHANGED, Journal
 from sievemq_broker.domain.policy import DestinationPolicy
 from sievemq_broker.server import live_settings
+from sievemq_broker.server.credentials import user_store
 from sievemq_broker.server.definitions import change_settings, settings_changes
 from sievemq_broker.server.live_settings import Layer, LiveSettings, RefusedError
 from sievemq_broker.server.reloading import differences, reload_on_signal
@@ -218,6 +220,26 @@ def test_a_takeover_keeps_changes() -> None:
         second.wait_until_serving(60)
         assert in_broker(second, lambda server: attempts(server.live.rules)) == {"queue:q": 3}
         assert second.call(lambda b: b.namespace("default").create("queue:q").policy.max_attempts) == 3
+
+
+def test_a_follower_reads_the_users_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_store, "LOOK_SECONDS", 3_600)
+    file = tmp_path / "users"
+    file.write_text(f"anna:{HASH}\n")
+    world, given = World(), {"users_file": str(file)}
+    terms = {"beat_seconds": 0.05, "lease_seconds": 60}
+    with SharingBroker(world, terms, settings=given) as first, SharingBroker(world, terms, settings=given) as second:
+        file.write_text(f"max:{HASH}\n")
+        assert second._loop is not None
+
+        async def reload() -> frozenset[str]:
+            reload_on_signal(second.server)
+            return second.server.authenticator.users.names()
+
+        assert asyncio.run_coroutine_threadsafe(reload(), second._loop).result(DEADLINE) == {"max"}
+        first.stop()
+        second.wait_until_serving(60)
+        assert in_broker(second, lambda server: server.authenticator.users.names()) == {"max"}
 
 
 def test_a_changed_user_loses_its_connections(tmp_path: Path) -> None:
