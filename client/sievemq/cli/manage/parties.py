@@ -73,7 +73,7 @@ _REFUSED: Columns = {
 
 #: Columns of connections that are shown where some row has something there.
 _SELDOM: Final = ("refused", "rolled back", "waits at", "waits to send", "attention")
-_CONSUMERS: Columns = {**CONSUMERS, "on": lambda row: row["address"]}
+_PLACED_CONSUMERS: Columns = {**CONSUMERS, "on": lambda row: row["address"]}
 
 
 class Sought(NamedTuple):
@@ -224,7 +224,7 @@ def list_consumers(
         only=sought.only,
         sort=sought.sort,
     )
-    print_rows(rows, _CONSUMERS, as_json, f"no consumers in namespace {place.namespace}", seldom=("attention",))
+    print_rows(rows, _PLACED_CONSUMERS, as_json, f"no consumers in namespace {place.namespace}", seldom=("attention",))
 
 
 @consumer.command("close")

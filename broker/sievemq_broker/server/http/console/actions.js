@@ -8,7 +8,7 @@ import { h, put } from "./dom.js";
 import { count } from "./format.js";
 import { latest } from "./latest.js";
 import { notice } from "./notice.js";
-import { field } from "./parts.js";
+import { field, textInput } from "./parts.js";
 import { SelectorBox } from "./selectorbox.js";
 
 const PAUSE = 250; // ms without a key before it is counted anew
@@ -68,13 +68,7 @@ const ACTIONS = {
 export function act(namespace, address, action, { selector = "", ids = null, whose = {} } = {}) {
   const kind = ACTIONS[action];
   const path = api.destination(namespace, address, "actions", action);
-  const target = h("input", {
-    type: "text",
-    placeholder: "queue:orders",
-    required: true,
-    spellcheck: "false",
-    autocomplete: "off",
-  });
+  const target = textInput({ placeholder: "queue:orders", required: true });
   const limit = h("input", { type: "number", min: "1", step: "1", placeholder: "all", inputmode: "numeric" });
   const sentence = h("p", { class: "count", role: "status" }, "Counting…");
   const box =
@@ -192,15 +186,11 @@ async function withEach(rows, run, tell) {
 }
 
 /**
- * Asks, and does something with each of many rows.
+ * Asks, and does something with each of many rows: `run`, after `dry` has counted the messages of each.
  * @param {object[]} rows
- * @param {object} given
- * @param {string} given.verb of the sentence. @param {string} given.done
- * @param {[string, string]} given.nouns one row and several.
- * @param {string} given.words what becomes of them.
- * @param {(row: object) => Promise<object>} given.run
- * @param {((row: object) => Promise<{matched: number}>) | null} [given.dry] counts the messages of a row.
- * @param {boolean} [given.danger]
+ * @param {{verb: string, done: string, nouns: [string, string], words: string, danger?: boolean,
+ *   run: (row: object) => Promise<object>, dry?: ((row: object) => Promise<{matched: number}>) | null}} given `words`
+ *   say what becomes of them.
  * @returns {Promise<boolean>} whether it was done.
  */
 export function actOnEach(rows, { verb, done, nouns, words, run, dry = null, danger = true }) {
@@ -234,12 +224,9 @@ export function actOnEach(rows, { verb, done, nouns, words, run, dry = null, dan
   return dialog.open();
 }
 
-/**
- * Asks, and closes connections or consumers.
- * @param {object[]} rows @param {{nouns: [string, string], words: string, path: (row: object) => string}} given
- */
-export const closeAll = (rows, { path, ...given }) =>
-  actOnEach(rows, { ...given, verb: "Close", done: "Closed", run: (row) => api.remove(path(row)) });
+/** Asks, and closes connections or consumers; `path` is that of one. */
+export const closeAll = (rows, given) =>
+  actOnEach(rows, { ...given, verb: "Close", done: "Closed", run: (row) => api.remove(given.path(row)) });
 
 /** Pauses or resumes the delivery of a queue; asks nothing, because it can be taken back. */
 export async function pause(namespace, address, paused) {
@@ -249,14 +236,7 @@ export async function pause(namespace, address, paused) {
 
 /** Makes a queue or topic. */
 export function declare(namespace, kind) {
-  const name = h("input", {
-    type: "text",
-    required: true,
-    maxlength: "200",
-    spellcheck: "false",
-    autocomplete: "off",
-    placeholder: kind === "queue" ? "orders" : "prices",
-  });
+  const name = textInput({ required: true, maxlength: "200", placeholder: kind === "queue" ? "orders" : "prices" });
   return ask({
     title: `New ${kind}`,
     action: `Create the ${kind}`,

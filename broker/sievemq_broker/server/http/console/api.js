@@ -4,12 +4,7 @@ const BASE = "/api/v1";
 
 /** The broker answered, and refused. */
 export class Refused extends Error {
-  /**
-   * @param {number} status HTTP status.
-   * @param {string} code the broker's error code, such as INVALID_SELECTOR.
-   * @param {string} text for people.
-   * @param {object} details such as position and length of a mistake.
-   */
+  /** @param {number} status @param {string} code such as INVALID_SELECTOR @param {string} text @param {object} details */
   constructor(status, code, text, details) {
     super(text);
     this.status = status;

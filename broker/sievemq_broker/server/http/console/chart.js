@@ -15,10 +15,8 @@ const APART = 90; // px between the texts of two marks
 
 export class Chart {
   /**
-   * @param {object} given
-   * @param {string} given.title heading.
-   * @param {{name: string, key: string}[]} given.lines what is drawn: name in the legend, key in the samples.
-   * @param {(value: number) => string} given.format of a value.
+   * @param {{title: string, lines: {name: string, key: string}[], format: (value: number) => string}} given the lines
+   *   have names in the legend, and keys in the samples.
    */
   constructor({ title, lines, format }) {
     this.title = title;

@@ -3,14 +3,9 @@
 import { h, put } from "./dom.js";
 
 /**
- * @typedef {object} Question
- * @property {string} title
- * @property {Node | string | Array} body
- * @property {string} action what the button says.
- * @property {boolean} [danger] it cannot be undone.
- * @property {(controls: Dialog) => Promise<void>} run does it; the dialog closes when it is done, and stays with the
- *   error if it fails.
- * @property {((controls: Dialog) => void) | null} [opened] called when it is shown.
+ * @typedef {{title: string, body: Node | string | Array, action: string, danger?: boolean,
+ *   run: (controls: Dialog) => Promise<void>, opened?: ((controls: Dialog) => void) | null}} Question `action` is on the
+ *   button, `danger` cannot be undone. The dialog closes when `run` is done, and stays with the error if it fails.
  */
 
 /** @param {Question} given */

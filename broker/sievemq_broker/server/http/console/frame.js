@@ -24,6 +24,9 @@ const PLACES = [
   ["record", "Record", "r"],
 ];
 
+// The list in which what a view shows is found.
+const PARENTS = { destination: "queues", connection: "connections", consumer: "connections", client: "connections" };
+
 /** Where a view is shown. */
 export const main = h("main", { id: "main", tabindex: "-1" });
 
@@ -85,8 +88,7 @@ export function locate(namespace) {
 function draw() {
   const [namespace = "default", place = "overview", address = ""] = here().path;
   const kind = /^(temporary-)?topic:/.test(address) ? "topics" : "queues";
-  const party = ["connection", "consumer", "client"].includes(place) && "connections";
-  const current = place === "destination" ? kind : party || place;
+  const current = place === "destination" ? kind : (PARENTS[place] ?? place);
   put(
     nav,
     PLACES.map(([id, name, key]) => {
@@ -126,8 +128,7 @@ function offer(names, current) {
 
 function change(name) {
   const [, place = "overview"] = here().path;
-  const within = { destination: "queues", connection: "connections", consumer: "connections", client: "connections" };
-  go([name, within[place] ?? place]);
+  go([name, PARENTS[place] ?? place]);
 }
 
 function toContent(event) {

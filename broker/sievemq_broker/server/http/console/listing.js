@@ -4,7 +4,7 @@ import { requery, turn } from "./address.js";
 import { h, put } from "./dom.js";
 import { count, number } from "./format.js";
 import { failure } from "./notice.js";
-import { Pager, button, choice } from "./parts.js";
+import { Pager, button, choice, head } from "./parts.js";
 import { allow } from "./rights.js";
 import { Table } from "./table.js";
 
@@ -13,33 +13,20 @@ const AT_ONCE = 1000; // rows of a request for all of them
 const MOST = 10_000; // rows that are chosen together
 
 /**
- * @typedef {object} Verb what can be done with chosen rows.
- * @property {string} text of its button.
- * @property {(rows: object[]) => Promise<boolean>} run whether it was done.
- * @property {string} [kind] of the button.
- * @property {(rows: object[]) => string | null} [reason] why it cannot be done.
+ * @typedef {{text: string, kind?: string, run: (rows: object[]) => Promise<boolean>,
+ *   reason?: (rows: object[]) => string | null}} Verb what can be done with chosen rows, and why it cannot.
  */
 
 export class Listing {
   /**
-   * @param {object} given
-   * @param {[string, string]} given.nouns one row and several.
-   * @param {URLSearchParams} given.query of the address.
-   * @param {() => void} given.reread
-   * @param {(asked: object, signal?: AbortSignal) => Promise<object>} given.load reads a page.
-   * @param {string} given.rows name of the rows in it.
-   * @param {string} given.order where the address has none.
-   * @param {string} given.search what can be searched for.
-   * @param {string[][]} [given.only] kinds of rows: values and what is shown for them.
-   * @param {string} [given.kind] name of that choice in the address.
-   * @param {Verb[]} [given.verbs]
-   * @param {Node[]} [given.tools] further controls.
-   * @param {(row: object) => string} given.key as of a table, like `label`, `columns` and `empty`.
-   * @param {string} given.label
-   * @param {Array} given.columns
-   * @param {string | Node} given.empty
+   * @param {{nouns: [string, string], context: {query: URLSearchParams, read: () => void}, search: string,
+   *   load: (asked: object, signal?: AbortSignal) => Promise<object>, rows: string, order: string, only?: string[][],
+   *   verbs?: Verb[], tools?: Node[], label: string, columns: Array, key: (row: object) => string,
+   *   empty: string | Node}} given `load` reads a page, which has the `rows`; `only` are kinds of rows, as of a choice;
+   *   the last four are as of a Table.
    */
-  constructor({ nouns, query, reread, load, rows, order, search, only = [], verbs = [], tools = [], ...given }) {
+  constructor({ nouns, context, load, rows, order, search, only = [], verbs = [], tools = [], ...given }) {
+    const { query, read: reread } = context;
     this.nouns = nouns;
     this.asked = query;
     this.reread = reread;
@@ -65,7 +52,6 @@ export class Listing {
     this.total = h("span", { class: "dim", role: "status" });
     this.table = new Table({
       ...given,
-      compact: true,
       sort: query.get("sort") || order,
       onsort: (sort) => this.change({ sort, cursor: "" }, (changes) => turn(changes, [])),
       onchoose: verbs.length ? () => this.#chose(false) : null,
@@ -96,9 +82,19 @@ export class Listing {
     const answer = await this.load({ ...this.#given(), cursor: this.asked.get("cursor"), limit: PAGE }, signal);
     this.all = answer.total;
     this.table.update(answer[this.rows], answer.totals);
-    put(this.total, count(answer.total, ...this.nouns));
+    put(this.total, answer.total === undefined ? "" : count(answer.total, ...this.nouns));
     this.pager.update(answer.next, this.asked.get("cursor"));
     this.#draw();
+  }
+
+  /** The view that shows this list, with what can be done above it. */
+  view(title, actions = []) {
+    return {
+      title,
+      node: h("div", head(title, { actions }), this.node),
+      read: (signal) => this.read(signal),
+      query: (fresh) => this.query(fresh),
+    };
   }
 
   /** The address has changed. */

@@ -1,13 +1,12 @@
 // Pieces that several views are made of.
 
-import { h } from "./dom.js";
-import { link, pagesBefore } from "./address.js";
+import { h, put } from "./dom.js";
+import { link, pagesBefore, turn } from "./address.js";
 import { count } from "./format.js";
 
 /**
  * The head of a view: what it shows, and what can be done there.
- * @param {string} title
- * @param {{lead?: Node | string | Array | null, badges?: Array, actions?: Array}} [more]
+ * @param {string} title @param {{lead?: Node | string | Array | null, badges?: Array, actions?: Array}} [more]
  */
 export function head(title, { lead = null, badges = [], actions = [] } = {}) {
   return h(
@@ -35,7 +34,15 @@ export const gauge = (share, label) =>
     ? null
     : h("progress", { class: share > 0.8 ? "high" : null, max: "1", value: share.toFixed(3), "aria-label": label });
 
-export const button = (text, click, kind = "") => h("button", { type: "button", class: kind || null, click }, text);
+/**
+ * @param {string} text @param {(event?: any) => any} click @param {string} [kind]
+ * @param {string | null} [reason] why it cannot be pressed.
+ */
+export const button = (text, click, kind = "", reason = null) =>
+  h("button", { type: "button", class: kind || null, disabled: reason !== null, title: reason, click }, text);
+
+/** @param {object} given attributes of a field for a line of text that is no prose. */
+export const textInput = (given) => h("input", { type: "text", spellcheck: "false", autocomplete: "off", ...given });
 
 /**
  * A link that looks like a button; where there is a reason against it, a button that cannot be pressed.
@@ -62,19 +69,15 @@ export function facts(pairs) {
 
 let fields = 0;
 
-/**
- * A field of a form with its label.
- * @param {string} label @param {HTMLElement} control @param {string | null} [hint]
- */
+/** A field of a form with its label. @param {string} label @param {*} control @param {string | null} [hint] */
 export function field(label, control, hint = null) {
   const id = (control.id ||= `field-${(fields += 1)}`);
   return h("div", { class: "field" }, h("label", { for: id }, label), control, hint && h("small", hint));
 }
 
 /**
- * A choice among few.
- * @param {string[][]} options values and what is shown for them. @param {string} value
- * @param {((value: string) => void) | null} [change]
+ * A choice among few: values and what is shown for them.
+ * @param {string[][]} options @param {string} value @param {((value: string) => void) | null} [change]
  */
 export function choice(options, value, change = null) {
   const select = h(
@@ -126,6 +129,39 @@ export function selectorLink(namespace, { selector, dialect }, destination = "")
 /** What a view says when there is nothing to show. */
 export function nothing(title, ...words) {
   return h("div", { class: "nothing" }, h("strong", title), h("p", words));
+}
+
+/**
+ * Parts of a view by their rows, kept from one reading to the next.
+ * @param {(address: string) => {node: Node, update: Function}} make @param {Node} none where there are no rows.
+ */
+export function groups(make, none) {
+  const made = new Map();
+  const node = h("div");
+  return {
+    node,
+    update(rows, ...more) {
+      for (const { address } of rows) if (!made.has(address)) made.set(address, make(address));
+      rows.forEach((row, i) => made.get(row.address).update(row, ...more.map((each) => each[i])));
+      put(node, rows.length ? rows.map(({ address }) => made.get(address).node) : none);
+    },
+  };
+}
+
+/** A pager whose page is all that the address says. */
+export function pages({ query, read: reread }) {
+  const pager = new Pager((cursor, before) => {
+    turn({ cursor }, before);
+    found.cursor = cursor;
+    reread();
+  });
+  const found = {
+    node: pager.node,
+    cursor: query.get("cursor") ?? "",
+    update: (next) => pager.update(next, found.cursor),
+    query: (fresh) => (found.cursor = fresh.get("cursor") ?? ""),
+  };
+  return found;
 }
 
 /** "First", "previous" and "next" below a list that comes in pages. */

@@ -12,6 +12,9 @@ const VERBS = { send: "send to", consume: "consume from", browse: "see messages 
 export const refusal = (may, verb, what) =>
   may.includes(verb) ? null : `You have no right to ${VERBS[verb]} ${what}. An administrator can grant it.`;
 
+/** The first reason against something for several rows; null where there is none. */
+export const firstOf = (reasons) => reasons.find(Boolean) ?? null;
+
 /** Switches a control off and says why, unless it can be used. */
 export function allow(control, reason) {
   control.disabled = reason !== null;

@@ -1,6 +1,7 @@
 // Typed names and values to fill in: the properties of a message, the entries of a map or stream.
 
 import { h } from "./dom.js";
+import { textInput } from "./parts.js";
 
 // Types of the Jakarta Messaging text with how they are read from what was typed. char and bytes are for bodies only.
 const TYPES = ["string", "int", "long", "double", "boolean", "float", "short", "byte"];
@@ -8,11 +9,8 @@ const BODY_TYPES = [...TYPES, "char", "bytes"];
 
 export class Rows {
   /**
-   * @param {object} given
-   * @param {string} given.label accessible name.
-   * @param {string} given.adds what the button says.
-   * @param {boolean} [given.body] types that only bodies may have, too.
-   * @param {(() => void) | null} [given.onchange]
+   * @param {{label: string, adds: string, body?: boolean, onchange?: (() => void) | null}} given `adds` is on the
+   *   button; with `body`, there are the types that only bodies have.
    */
   constructor({ label, adds, body = false, onchange = null }) {
     this.types = body ? BODY_TYPES : TYPES;
@@ -34,40 +32,20 @@ export class Rows {
 
   /** One more row. @returns {HTMLElement} its first field. */
   add({ name = "", type = "string", value = "" } = {}) {
-    const first = h("input", {
-      class: "name",
-      placeholder: "name",
-      "aria-label": "name",
-      spellcheck: "false",
-      autocomplete: "off",
-      value: name,
-    });
+    const input = (kind, label, text) =>
+      textInput({ class: kind, placeholder: label, "aria-label": label, value: text });
+    const first = input("name", "name", name);
     const kind = h(
       "select",
       { class: "kind", "aria-label": "type" },
       this.types.map((item) => h("option", { value: item, selected: item === type }, item)),
     );
-    const text = h("input", {
-      class: "what",
-      placeholder: "value",
-      "aria-label": "value",
-      spellcheck: "false",
-      autocomplete: "off",
-      value: value === null ? "" : String(value),
-    });
-    const gone = h(
-      "button",
-      {
-        type: "button",
-        class: "plain",
-        "aria-label": "Remove",
-        click: () => {
-          row.remove();
-          this.onchange?.();
-        },
-      },
-      "×",
-    );
+    const text = input("what", "value", value === null ? "" : String(value));
+    const remove = () => {
+      row.remove();
+      this.onchange?.();
+    };
+    const gone = h("button", { type: "button", class: "plain", "aria-label": "Remove", click: remove }, "×");
     const row = h("div", { class: "row" }, first, kind, text, gone);
     this.list.append(row);
     return this.list.classList.contains("nameless") ? text : first;

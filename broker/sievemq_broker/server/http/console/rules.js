@@ -13,7 +13,13 @@ import { choice, field } from "./parts.js";
 /** @type {(name: string, label: string, otherwise: string, show?: (value: number) => string) => object} */
 const figure = (name, label, otherwise, show = number) => ({ name, label, otherwise, show });
 /** @type {(name: string, label: string, otherwise: string, choices: Object<string, string>) => object} */
-const word = (name, label, otherwise, choices) => ({ name, label, otherwise, choices, show: (value) => choices[value] });
+const word = (name, label, otherwise, choices) => ({
+  name,
+  label,
+  otherwise,
+  choices,
+  show: (value) => choices[value],
+});
 
 const LIMITS = [figure("max_messages", "Messages at most", ""), figure("max_bytes", "Bytes at most", "", bytes)];
 const WAITS = { block: "senders wait", fail: "sends are refused" };
@@ -26,7 +32,10 @@ const RULES = [
   figure("redelivery_delay", "Milliseconds between attempts", "0"),
   figure("redelivery_factor", "They grow each time by", "1"),
   figure("redelivery_delay_max", "And are at most", "3600000"),
-  word("dead_letter_expired", "Expired messages", "false", { false: "are counted and dropped", true: "are dead letters" }),
+  word("dead_letter_expired", "Expired messages", "false", {
+    false: "are counted and dropped",
+    true: "are dead letters",
+  }),
   word("slow_consumer", "Slow consumers", "warn", { warn: "are shown and logged", close: "are closed" }),
   figure("slow_consumer_seconds", "They are slow after seconds", "60", (n) => (n ? number(n) : "never")),
   word("stomp_types", "Values in STOMP headers", "text", { text: "stay text", infer: "become numbers and booleans" }),
@@ -135,7 +144,11 @@ export function changeUser(row = null) {
   const name = h("input", { type: "text", required: true, value: row?.name ?? "", autocomplete: "off" });
   const password = h("input", { type: "password", required: row === null, autocomplete: "new-password" });
   const everything = h("input", { type: "checkbox", checked: row?.everything ?? false });
-  const rights = h("textarea", { rows: "4", spellcheck: "false", placeholder: "send, consume: queue:orders.* in default" });
+  const rights = h("textarea", {
+    rows: "4",
+    spellcheck: "false",
+    placeholder: "send, consume: queue:orders.* in default",
+  });
   rights.value = row && !row.everything ? lines(row) : "";
   return ask({
     title: row ? `Change user ${row.name}` : "New user",
@@ -174,11 +187,15 @@ export function end(place, name, etag, { reset = false } = {}) {
     title: reset ? `Reset ${name}?` : `Remove ${name}?`,
     action: reset ? "Reset" : "Remove",
     danger: !reset,
-    body: h("p", reset ? "What the settings say applies again." : `It ends at once${place === "users" ? ", with its connections" : ""}.`),
+    body: h(
+      "p",
+      reset
+        ? "What the settings say applies again."
+        : `It ends at once${place === "users" ? ", with its connections" : ""}.`,
+    ),
     run: async () => {
       await (reset ? api.post(`${path}/actions/reset`) : api.remove(path, {}, etag));
       notice(reset ? `${name} is as in the settings.` : `${name} is removed.`);
     },
   });
 }
-

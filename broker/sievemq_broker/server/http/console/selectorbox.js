@@ -11,24 +11,13 @@ let numbers = 0;
 
 export class SelectorBox {
   /**
-   * @param {object} given
-   * @param {string} [given.value]
-   * @param {string} [given.label]
-   * @param {boolean} [given.search] the `/` key leads here.
-   * @param {boolean} [given.tall] room for several lines.
-   * @param {((text: string) => void) | null} [given.onapply] Enter was pressed, and there is no mistake.
-   * @param {((answer: object | null, text: string) => void) | null} [given.oncheck] checked; null: there is a mistake.
-   * @param {() => string} [given.dialect]
+   * @param {{value?: string, label?: string, search?: boolean, tall?: boolean, dialect?: () => string,
+   *   onapply?: ((text: string) => void) | null, oncheck?: ((answer: object | null, text: string) => void) | null}} given
+   *   `search`: the `/` key leads here; `onapply`: Enter was pressed, and there is no mistake; `oncheck`: it was checked,
+   *   without an answer there is a mistake.
    */
-  constructor({
-    value = "",
-    label = "Selector",
-    search = false,
-    tall = false,
-    onapply = null,
-    oncheck = null,
-    dialect = () => "",
-  }) {
+  constructor({ value = "", label = "Selector", search = false, tall = false, ...given }) {
+    const { onapply = null, oncheck = null, dialect = () => "" } = given;
     numbers += 1;
     this.onapply = onapply;
     this.oncheck = oncheck;

@@ -30,17 +30,11 @@ export const figure = (label, name, cell = null, total = null) => ({
 
 export class Table {
   /**
-   * @param {object} given
-   * @param {string} given.label accessible name.
-   * @param {(Column | false)[]} given.columns
-   * @param {(row: object) => string} given.key tells rows apart.
-   * @param {string | Node} given.empty what to say without rows.
-   * @param {string} [given.sort] the order it has now, one of those of a column.
-   * @param {((sort: string) => void) | null} [given.onsort] a heading was pressed.
-   * @param {(() => void) | null} [given.onchoose] another row was chosen; without it, rows cannot be.
-   * @param {boolean} [given.compact] rows are low: the list may be long.
+   * @param {{label: string, columns: (Column | false)[], key: (row: object) => string, empty: string | Node,
+   *   sort?: string, onsort?: ((sort: string) => void) | null, onchoose?: (() => void) | null}} given `key` tells rows
+   *   apart, `empty` is shown without any. Headings can be pressed with `onsort`, rows chosen with `onchoose`.
    */
-  constructor({ label, columns, key, empty, sort = "", onsort = null, onchoose = null, compact = false }) {
+  constructor({ label, columns, key, empty, sort = "", onsort = null, onchoose = null }) {
     this.columns = columns.filter((column) => column !== false);
     this.key = key;
     this.rows = new Map();
@@ -55,7 +49,7 @@ export class Table {
     this.heads = this.columns.map((column) => this.#head(column));
     this.table = h(
       "table",
-      { role: "table", class: compact ? "compact" : null, "aria-label": label },
+      { role: "table", "aria-label": label },
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, this.heads)),
       this.body,
       this.foot,

@@ -39,7 +39,9 @@ export function importMessages(namespace, address) {
         answer = await api.post(path, { lines, dry_run: dry });
       } catch (error) {
         const unknown = dry || error instanceof api.Refused ? "" : ` Up to ${lines.length} more may be sent.`;
-        throw then(error.message.replace(/^lines\[(\d+)\]/, (_, number) => `Message ${from + Number(number)}`) + unknown);
+        throw then(
+          error.message.replace(/^lines\[(\d+)\]/, (_, number) => `Message ${from + Number(number)}`) + unknown,
+        );
       }
       for (const key of Object.keys(sum)) sum[key] += answer[key];
       if (dry) continue;

@@ -16,14 +16,12 @@ export default function client(context) {
   const [id = ""] = rest;
   const connected = new Table({
     label: "Connections",
-    compact: true,
     columns: connectionColumns().filter(({ label }) => label !== "Client id"),
     key: (row) => row.id,
     empty: nothing("Not connected.", "No connection has this client id now."),
   });
   const subscribed = new Table({
     label: "Subscriptions",
-    compact: true,
     columns: subscriptionColumns(namespace).filter(({ label }) => label !== "Client id"),
     key: subscriptionKey,
     empty: nothing("No subscriptions.", "Nothing is kept for this client id."),

@@ -19,7 +19,6 @@ export default function connection(context) {
   const close = button("Close…", async () => (await closeConnections([row])) && go([namespace, "connections"]));
   const sessions = new Table({
     label: "Sessions",
-    compact: true,
     key: (session) => String(session.id),
     empty: nothing("No sessions.", "The client has opened none."),
     columns: [

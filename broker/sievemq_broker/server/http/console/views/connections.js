@@ -6,8 +6,8 @@ import { closeAll } from "../actions.js";
 import { h } from "../dom.js";
 import { bytes, number, since } from "../format.js";
 import { Listing } from "../listing.js";
-import { badge, clientLink, connectionLink, destinationLink, head, nothing } from "../parts.js";
-import { refusal } from "../rights.js";
+import { badge, clientLink, connectionLink, destinationLink, nothing } from "../parts.js";
+import { firstOf, refusal } from "../rights.js";
 import { figure } from "../table.js";
 
 const ONLY = [
@@ -54,14 +54,13 @@ export const closeConnections = (rows) =>
 
 /** Why some of these connections cannot be closed. */
 export const closingRefused = (rows) =>
-  rows.map(({ may, namespace }) => refusal(may, "manage", `all of namespace ${namespace}`)).find(Boolean) ?? null;
+  firstOf(rows.map(({ may, namespace }) => refusal(may, "manage", `all of namespace ${namespace}`)));
 
-export default function connections({ query, read: reread }) {
-  const list = new Listing({
+export default (context) =>
+  new Listing({
     label: "Connections",
     nouns: ["connection", "connections"],
-    query,
-    reread,
+    context,
     load: (asked, signal) => api.get("/connections", asked, signal),
     rows: "connections",
     order: "opened",
@@ -71,11 +70,4 @@ export default function connections({ query, read: reread }) {
     columns: connectionColumns(),
     empty: nothing("No connections.", "Only connections to namespaces that you may view as a whole are listed."),
     verbs: [{ text: "Close…", kind: "risky", run: closeConnections, reason: closingRefused }],
-  });
-  return {
-    title: "Connections",
-    node: h("div", head("Connections"), list.node),
-    read: (signal) => list.read(signal),
-    query: (fresh) => list.query(fresh),
-  };
-}
+  }).view("Connections");

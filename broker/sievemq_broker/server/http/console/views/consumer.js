@@ -1,12 +1,10 @@
 // One consumer: whose it is, how it gets on, and the messages that it holds.
 
-import { go, link, turn } from "../address.js";
+import { go, link } from "../address.js";
 import * as api from "../api.js";
 import { h, put } from "../dom.js";
-import { bytes, duration, number, time } from "../format.js";
+import { duration, number } from "../format.js";
 import {
-  Pager,
-  badge,
   button,
   clientLink,
   connectionLink,
@@ -14,53 +12,35 @@ import {
   facts,
   head,
   nothing,
+  pages,
   section,
   selectorLink,
 } from "../parts.js";
 import { Table } from "../table.js";
 import { closeConsumers, consumerBadges, ratio } from "./consumers.js";
+import { columns } from "./messages.js";
 
 const PAGE = 50;
 
-export default function consumer({ namespace, rest, query, read: reread }) {
+export default function consumer(context) {
+  const { namespace, rest } = context;
   const [id = ""] = rest;
   const badges = h("span", { class: "badges" });
   const lead = h("span");
   const figures = h("div");
   let row = null;
-  let cursor = query.get("cursor") ?? "";
   const close = button("Close…", async () => {
     if (await closeConsumers([row])) go([namespace, "connection", row.connection]);
   });
-  const messageLink = (message) => {
-    const text = message.message_id ?? message.id;
-    return row.subscription
-      ? text
-      : h("a", { href: link([namespace, "destination", row.address, "messages", message.id]) }, text);
-  };
+  const at = (message) =>
+    row.subscription ? null : link([namespace, "destination", row.address, "messages", message.id]);
   const held = new Table({
     label: "Messages that it holds",
-    compact: true,
     key: (message) => message.id,
     empty: nothing("It holds no messages.", "All that were delivered are acknowledged or returned."),
-    columns: [
-      { label: "Message", kind: "main code", cell: messageLink },
-      { label: "Type", cell: (message) => message.type ?? "" },
-      { label: "Size", kind: "number", cell: (message) => bytes(message.size) },
-      { label: "Sent", kind: "when", cell: (message) => time(message.timestamp) },
-      {
-        label: "Deliveries",
-        kind: "number",
-        cell: (message) =>
-          message.delivery_count > 1 ? badge(number(message.delivery_count), "warn") : number(message.delivery_count),
-      },
-    ],
+    columns: columns(at),
   });
-  const pager = new Pager((to, before) => {
-    turn({ cursor: to }, before);
-    cursor = to;
-    reread();
-  });
+  const pager = pages(context);
   const node = h(
     "div",
     head(id, { lead, badges: [badges], actions: [close] }),
@@ -92,9 +72,13 @@ export default function consumer({ namespace, rest, query, read: reread }) {
       ]),
     );
     try {
-      const answer = await api.get(api.path("consumers", id, "messages"), { cursor, limit: PAGE }, signal);
+      const answer = await api.get(
+        api.path("consumers", id, "messages"),
+        { cursor: pager.cursor, limit: PAGE },
+        signal,
+      );
       held.update(answer.messages);
-      pager.update(answer.next, cursor);
+      pager.update(answer.next);
     } catch (error) {
       if (error.status !== 403) throw error;
       put(held.empty, nothing("Not shown.", error.message));
@@ -102,12 +86,5 @@ export default function consumer({ namespace, rest, query, read: reread }) {
     }
   }
 
-  return {
-    title: id,
-    node,
-    read,
-    query: (fresh) => {
-      cursor = fresh.get("cursor") ?? "";
-    },
-  };
+  return { title: id, node, read, query: pager.query };
 }

@@ -24,18 +24,17 @@ export const consumerBadges = (row) => [
 
 /**
  * A list of consumers.
- * @param {object} context of the view.
- * @param {object} whose parameters of the API.
+ * @param {object} context of the view. @param {object} whose parameters of the API.
  * @param {{client?: boolean, destination?: boolean, subscription?: boolean, reason?: () => string | null, empty?: Node}}
  *   shown which columns; why none may be closed.
  */
-export function consumerList({ namespace, query, read: reread }, whose, shown) {
+export function consumerList(context, whose, shown) {
+  const { namespace } = context;
   const { client = true, destination = true, subscription = false, reason = () => null } = shown;
   return new Listing({
     label: "Consumers",
     nouns: ["consumer", "consumers"],
-    query,
-    reread,
+    context,
     load: (asked, signal) => api.get("/consumers", { ...asked, namespace, ...whose }, signal),
     rows: "consumers",
     order: "opened",

@@ -6,9 +6,11 @@ import { act } from "../actions.js";
 import { lastFailure, why } from "../deadletter.js";
 import { h, put } from "../dom.js";
 import { count, number } from "../format.js";
-import { button, destinationLink, head, nothing } from "../parts.js";
+import { button, destinationLink, groups, head, linkButton, nothing, pages } from "../parts.js";
 import { allow, refusal } from "../rights.js";
 import { Table } from "../table.js";
+
+const TOGETHER = 20; // queues of a page
 
 /** The selector of one group; a quote within a string is doubled. */
 export function selectorOf(group) {
@@ -22,32 +24,21 @@ export function selectorOf(group) {
     .join(" AND ");
 }
 
-export default function deadLetters({ namespace, read: reread }) {
-  const place = h("div");
-  const tables = new Map();
-  const node = h("div", head("Dead letters"), place);
+export default function deadLetters(context) {
+  const { namespace, read: reread } = context;
+  const pager = pages(context);
+  const none = "Messages that fail too often are moved here, with the reason. They can be sent back to their origin.";
+  const parts = groups(group, nothing("No dead letters.", none));
 
   async function read(signal, ticking) {
     if (ticking) return; // the broker looks at thousands of messages for the groups
-    const { queues } = await api.list(namespace, "dead-letters", {}, signal);
-    const parts = queues.map((queue) => {
-      const part = tables.get(queue.address) ?? groups(queue.address);
-      tables.set(queue.address, part);
-      part.update(queue);
-      return part.node;
-    });
-    put(
-      place,
-      parts.length
-        ? parts
-        : nothing(
-            "No dead letters.",
-            "Messages that fail too often are moved here, with the reason. They can be sent back to their origin.",
-          ),
-    );
+    const given = { cursor: pager.cursor, limit: TOGETHER };
+    const { queues, next } = await api.list(namespace, "dead-letters", given, signal);
+    parts.update(queues);
+    pager.update(next);
   }
 
-  function groups(address) {
+  function group(address) {
     const words = h("span", { class: "dim" });
     let reason = null; // why the user may do nothing to them
     const all = button("Retry all…", () => run("retry", {}), "primary");
@@ -64,7 +55,11 @@ export default function deadLetters({ namespace, read: reread }) {
             row.origin ? [destinationLink(namespace, row.origin), row.subscription && ` · ${row.subscription}`] : "–",
         },
         { label: "Messages", kind: "number", cell: (row) => number(row.messages) },
-        { label: "Last failure", kind: "failure", cell: (row) => h("div", row.last_failure ? lastFailure(namespace, row) : "–") },
+        {
+          label: "Last failure",
+          kind: "failure",
+          cell: (row) => h("div", row.last_failure ? lastFailure(namespace, row) : "–"),
+        },
         {
           label: "Actions",
           kind: "actions",
@@ -72,22 +67,13 @@ export default function deadLetters({ namespace, read: reread }) {
             h(
               "div",
               { class: "buttons" },
-              h(
-                "a",
-                {
-                  class: "button small",
-                  href: link([namespace, "destination", address, "messages"], { selector: selectorOf(row) }),
-                },
+              linkButton(
                 "Browse",
+                link([namespace, "destination", address, "messages"], { selector: selectorOf(row) }),
+                "small",
               ),
-              allow(
-                button("Retry…", () => run("retry", { selector: selectorOf(row) }), "small"),
-                reason,
-              ),
-              allow(
-                button("Delete…", () => run("delete", { selector: selectorOf(row) }), "small risky"),
-                reason,
-              ),
+              button("Retry…", () => run("retry", { selector: selectorOf(row) }), "small", reason),
+              button("Delete…", () => run("delete", { selector: selectorOf(row) }), "small risky", reason),
             ),
         },
       ],
@@ -111,5 +97,6 @@ export default function deadLetters({ namespace, read: reread }) {
 
   const heard = (what, about) => (what === "begin" || (what === "event" && about.kind === "dead_lettered")) && reread();
 
-  return { title: "Dead letters", node, read, heard };
+  const node = h("div", head("Dead letters"), parts.node, pager.node);
+  return { title: "Dead letters", node, read, query: pager.query, heard };
 }

@@ -89,15 +89,13 @@ export default function destination(context) {
     const items = h("div", { class: "menu-list" });
     const list = h("details", { class: "actions" }, h("summary", "More"), items);
     const item = (text, run, kind) =>
-      allow(
-        button(
-          text,
-          () => {
-            list.open = false;
-            then(run());
-          },
-          kind,
-        ),
+      button(
+        text,
+        () => {
+          list.open = false;
+          then(run());
+        },
+        kind,
         reason,
       );
     if (isQueue) {

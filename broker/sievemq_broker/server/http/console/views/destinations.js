@@ -3,11 +3,10 @@
 import * as api from "../api.js";
 import { actOnEach, declare } from "../actions.js";
 import { badges } from "../attention.js";
-import { h } from "../dom.js";
 import { bytes, duration, number, rate } from "../format.js";
 import { Listing } from "../listing.js";
-import { badge, button, choice, destinationLink, gauge, head, limitBadge, nothing } from "../parts.js";
-import { allow, makes, refusal } from "../rights.js";
+import { badge, button, choice, destinationLink, gauge, limitBadge, nothing } from "../parts.js";
+import { allow, firstOf, makes, refusal } from "../rights.js";
 import { sparkline } from "../sparkline.js";
 import { figure } from "../table.js";
 
@@ -104,11 +103,12 @@ function verbOf(namespace, kind, verb) {
     text: `${verb}…`,
     kind: danger ? "risky" : "",
     run: (rows) => actOnEach(rows, { nouns, verb, done, words, danger, dry, run: (row) => run(row) }),
-    reason: (rows) => rows.map((row) => refusal(row.may, "manage", row.address)).find(Boolean) ?? null,
+    reason: (rows) => firstOf(rows.map((row) => refusal(row.may, "manage", row.address))),
   };
 }
 
-function destinations({ namespace, query, read: reread, signal: gone }, { kind, title, columns }) {
+function destinations(context, { kind, title, columns }) {
+  const { namespace, query, signal: gone } = context;
   const kinds = choice(
     [
       [kind, title],
@@ -121,8 +121,7 @@ function destinations({ namespace, query, read: reread, signal: gone }, { kind, 
   const list = new Listing({
     label: title,
     nouns: [kind, title.toLowerCase()],
-    query,
-    reread,
+    context,
     load: (asked, signal) =>
       api.list(namespace, "destinations", { recent: RECENT, ...asked, kind: asked.kind || kind }, signal),
     rows: "destinations",
@@ -145,13 +144,12 @@ function destinations({ namespace, query, read: reread, signal: gone }, { kind, 
     (reason) => allow(make, reason),
     () => {}, // the read below reports errors
   );
+  const view = list.view(title, [make]);
   return {
-    title,
-    node: h("div", head(title, { actions: [make] }), list.node),
-    read: (signal) => list.read(signal),
+    ...view,
     query: (fresh) => {
       kinds.value = fresh.get("kind") || kind;
-      list.query(fresh);
+      view.query(fresh);
     },
   };
 }

@@ -39,14 +39,8 @@ export default function message({ namespace, address, id, query }) {
       button("Export", () => exportMessages(namespace, address, { ids: [id], ...whose }).catch(failure)),
       linkButton("Try a selector", link([namespace, "workbench"], { destination: address, id, ...whose })),
       retry && allow(retry, manages),
-      allow(
-        button("Move…", () => leave("move")),
-        manages,
-      ),
-      allow(
-        button("Delete…", () => leave("delete"), "risky"),
-        manages,
-      ),
+      button("Move…", () => leave("move"), "", manages),
+      button("Delete…", () => leave("delete"), "risky", manages),
     );
   }
 
@@ -88,7 +82,9 @@ function propertiesOf(whole) {
   if (whole.unreadable) return h("p", { class: "mistake" }, whole.unreadable);
   if (!Object.keys(whole.properties).length) return h("p", { class: "dim" }, "None.");
   const read = ([name, { type, value }]) =>
-    /^JMS_SieveMQ_DeadLetter(First|Last)Failure$/.test(name) ? { type, value: `${value} (${time(value)})` } : { type, value };
+    /^JMS_SieveMQ_DeadLetter(First|Last)Failure$/.test(name)
+      ? { type, value: `${value} (${time(value)})` }
+      : { type, value };
   return typed(Object.fromEntries(Object.entries(whole.properties).map((each) => [each[0], read(each)])));
 }
 

@@ -1,33 +1,31 @@
 // The record of actions: who did what, when, and to how many messages.
 
-import { link, requery, turn } from "../address.js";
+import { link } from "../address.js";
 import * as api from "../api.js";
 import { h, put } from "../dom.js";
-import { count, number, time } from "../format.js";
-import { Pager, badge, choice, destinationLink, field, head, nothing } from "../parts.js";
-import { Table } from "../table.js";
+import { number, time } from "../format.js";
+import { Listing } from "../listing.js";
+import { badge, destinationLink, nothing } from "../parts.js";
 
-const PAGE = 100;
-const KINDS = [
-  ["", "Everything"],
+const ONLY = [
   ["actions", "What was done"],
   ["attempts", "Sign-ins and refusals"],
 ];
 
-export default function record({ namespace, query, read: reread }) {
-  let asked = query;
-  const like = h("input", {
-    type: "search",
-    "data-search": true,
-    value: query.get("like") ?? "",
-    input: () => filter({ like: like.value.trim() }),
-  });
-  const only = choice(KINDS, query.get("only") ?? "", (value) => filter({ only: value }));
+export default function record(context) {
+  const { namespace } = context;
   const user = h("p", { class: "note" });
   const save = h("a", { class: "button", download: "audit.ndjson" }, "Download");
-  const table = new Table({
+  const list = new Listing({
     label: "Record",
-    compact: true,
+    nouns: ["row", "rows"],
+    context,
+    load,
+    rows: "rows",
+    order: "",
+    search: "Filter by action or destination",
+    only: ONLY,
+    tools: [user],
     key: (row) => String(row.id),
     empty: nothing("Nothing is recorded here.", "Each change through console, command or API is, and each sign-in."),
     columns: [
@@ -65,41 +63,16 @@ export default function record({ namespace, query, read: reread }) {
       { label: "From", cell: (row) => [row.peer ?? "", h("div", { class: "dim" }, row.via)] },
     ],
   });
-  const pager = new Pager((cursor, before) => {
-    turn({ cursor }, before);
-    asked.set("cursor", cursor);
-    reread();
-  });
-  const tools = h("div", { class: "tools" }, field("Action or destination", like), field("Show", only));
-  const node = h("div", head("Record", { actions: [save] }), tools, user, table.node, pager.node);
 
-  function filter(changes) {
-    requery({ ...changes, cursor: "" });
-    for (const [name, value] of Object.entries({ ...changes, cursor: "" })) asked.set(name, value);
-    reread();
-  }
-
-  async function read(signal) {
-    const given = Object.fromEntries(["like", "only", "user"].map((name) => [name, asked.get(name) ?? ""]));
+  function load({ like, only, user: whose, cursor, limit }, signal) {
+    const given = { like, only, user: whose };
     save.href = `/api/v1/audit/export?${new URLSearchParams(Object.entries(given).filter(([, value]) => value))}`;
-    user.hidden = !given.user;
-    if (given.user)
-      put(user, "Only ", h("b", given.user), ". ", h("a", { href: link([namespace, "record"]) }, "All users"));
-    const answer = await api.get("/audit", { ...given, cursor: asked.get("cursor"), limit: PAGE }, signal);
-    table.update(answer.rows);
-    pager.update(answer.next, asked.get("cursor"), answer.rows.length ? count(answer.rows.length, "row") : "");
+    user.hidden = !whose;
+    if (whose) put(user, "Only ", h("b", whose), ". ", h("a", { href: link([namespace, "record"]) }, "All users"));
+    return api.get("/audit", { ...given, cursor, limit }, signal);
   }
 
-  return {
-    title: "Record",
-    node,
-    read,
-    query: (fresh) => {
-      asked = fresh;
-      if (document.activeElement !== like) like.value = fresh.get("like") ?? "";
-      only.value = fresh.get("only") ?? "";
-    },
-  };
+  return list.view("Record", [save]);
 }
 
 const more = ({ details }) =>

@@ -20,11 +20,11 @@ export default function rules({ read: reread }) {
       cell: (row) => {
         const name = row.pattern ?? row.name;
         return [
-          allow(button("Change…", () => done(edit(row)), "small"), reason),
+          button("Change…", () => done(edit(row)), "small", reason),
           " ",
           row.origin === "run time"
-            ? allow(button("Reset…", () => done(end(place, name, row.etag, { reset: true })), "small"), reason)
-            : allow(button("Remove…", () => done(end(place, name, row.etag)), "small risky"), reason),
+            ? button("Reset…", () => done(end(place, name, row.etag, { reset: true })), "small", reason)
+            : button("Remove…", () => done(end(place, name, row.etag)), "small risky", reason),
         ];
       },
     };

@@ -1,11 +1,11 @@
 // Messages that wait for their moment, and can be cancelled until then.
 
-import { link, turn } from "../address.js";
+import { link } from "../address.js";
 import * as api from "../api.js";
 import { act } from "../actions.js";
-import { h, put } from "../dom.js";
+import { h } from "../dom.js";
 import { ago, bytes, count, time } from "../format.js";
-import { Pager, button, destinationLink, head, nothing } from "../parts.js";
+import { button, destinationLink, groups, head, nothing, pages } from "../parts.js";
 import { allow, refusal } from "../rights.js";
 import { Table } from "../table.js";
 
@@ -13,15 +13,11 @@ const PAGE = 50;
 const TOGETHER = 20; // queues of a page
 
 /** Of one queue. */
-export function scheduledOf({ namespace, address, query, read: reread }) {
-  let cursor = query.get("cursor") ?? "";
+export function scheduledOf(context) {
+  const { namespace, address, read: reread } = context;
   let reason = null; // why the user may not cancel
   const table = scheduledTable(namespace, address, reread, () => reason);
-  const pager = new Pager((to, before) => {
-    turn({ cursor: to }, before);
-    cursor = to;
-    reread();
-  });
+  const pager = pages(context);
   const all = button("Cancel several…", async () => (await act(namespace, address, "cancel")) && reread(), "risky");
   const node = h(
     "div",
@@ -38,47 +34,39 @@ export function scheduledOf({ namespace, address, query, read: reread }) {
   async function read(signal, _, { may }) {
     reason = refusal(may, "manage", address);
     allow(all, reason);
-    const answer = await api.get(api.destination(namespace, address, "scheduled"), { cursor, limit: PAGE }, signal);
+    const answer = await api.get(
+      api.destination(namespace, address, "scheduled"),
+      { cursor: pager.cursor, limit: PAGE },
+      signal,
+    );
     table.update(answer.messages);
     all.hidden = answer.messages.length === 0;
-    pager.update(answer.next, cursor);
+    pager.update(answer.next);
   }
 
-  return { node, read };
+  return { node, read, query: pager.query };
 }
 
 /** Of all queues of a namespace. */
-export default function scheduled({ namespace, query, read: reread }) {
-  const place = h("div");
-  const tables = new Map();
-  let cursor = query.get("cursor") ?? "";
-  const pager = new Pager((to, before) => {
-    turn({ cursor: to }, before);
-    cursor = to;
-    reread();
-  });
-  const node = h("div", head("Scheduled"), place, pager.node);
+export default function scheduled(context) {
+  const { namespace, read: reread } = context;
+  const pager = pages(context);
+  const none = "Messages sent with a delivery delay wait here, and can be cancelled.";
+  const parts = groups(group, nothing("Nothing is scheduled.", none));
+  const node = h("div", head("Scheduled"), parts.node, pager.node);
 
   async function read(signal) {
-    const given = { only: "scheduled", sort: "-scheduled", cursor, limit: TOGETHER };
+    const given = { only: "scheduled", sort: "-scheduled", cursor: pager.cursor, limit: TOGETHER };
     const list = await api.list(namespace, "destinations", given, signal);
     const shown = (row) => !row.kind.endsWith("topic") && row.may.includes("browse");
     const queues = list.destinations.filter(shown);
-    pager.update(list.next, cursor);
-    const pages = await Promise.all(
+    const found = await Promise.all(
       queues.map((row) => api.get(api.destination(namespace, row.address, "scheduled"), { limit: 10 }, signal)),
     );
-    const parts = queues.map((row, i) => {
-      const part = tables.get(row.address) ?? group(row.address);
-      tables.set(row.address, part);
-      part.update(row, pages[i].messages);
-      return part.node;
-    });
-    put(
-      place,
-      parts.length
-        ? parts
-        : nothing("Nothing is scheduled.", "Messages sent with a delivery delay wait here, and can be cancelled."),
+    pager.update(list.next);
+    parts.update(
+      queues,
+      found.map(({ messages }) => messages),
     );
   }
 
@@ -101,14 +89,7 @@ export default function scheduled({ namespace, query, read: reread }) {
     };
   }
 
-  return {
-    title: "Scheduled",
-    node,
-    read,
-    query: (fresh) => {
-      cursor = fresh.get("cursor") ?? "";
-    },
-  };
+  return { title: "Scheduled", node, read, query: pager.query };
 }
 
 function scheduledTable(namespace, address, reread, reason) {
@@ -134,12 +115,10 @@ function scheduledTable(namespace, address, reread, reason) {
         label: "Actions",
         kind: "actions",
         cell: (row) =>
-          allow(
-            button(
-              "Cancel",
-              async () => (await act(namespace, address, "cancel", { ids: [row.id] })) && reread(),
-              "small risky",
-            ),
+          button(
+            "Cancel",
+            async () => (await act(namespace, address, "cancel", { ids: [row.id] })) && reread(),
+            "small risky",
             reason(),
           ),
       },

@@ -7,8 +7,8 @@ import { badges } from "../attention.js";
 import { h } from "../dom.js";
 import { bytes, duration, number } from "../format.js";
 import { Listing } from "../listing.js";
-import { badge, clientLink, destinationLink, head, nothing, selectorLink } from "../parts.js";
-import { refusal } from "../rights.js";
+import { badge, clientLink, destinationLink, nothing, selectorLink } from "../parts.js";
+import { firstOf, refusal } from "../rights.js";
 import { figure } from "../table.js";
 
 const ONLY = [
@@ -69,33 +69,25 @@ const removal = {
     }),
   reason: (rows) =>
     rows.every(({ durable }) => durable)
-      ? (rows.map(({ may, topic }) => refusal(may, "manage", topic)).find(Boolean) ?? null)
+      ? firstOf(rows.map(({ may, topic }) => refusal(may, "manage", topic)))
       : "One that is not durable ends with its consumers.",
 };
 
 const remove = (row, query = {}) =>
   api.remove(api.path("namespaces", row.namespace, "subscriptions", row.client_id ?? "-", row.name), query);
 
-export default function subscriptions({ namespace, query, read: reread }) {
-  const list = new Listing({
+export default (context) =>
+  new Listing({
     label: "Subscriptions",
     nouns: ["subscription", "subscriptions"],
-    query,
-    reread,
-    load: (asked, signal) => api.list(namespace, "subscriptions", asked, signal),
+    context,
+    load: (asked, signal) => api.list(context.namespace, "subscriptions", asked, signal),
     rows: "subscriptions",
     order: "topic",
     search: "Filter by name, client id or topic",
     only: ONLY,
-    columns: subscriptionColumns(namespace),
+    columns: subscriptionColumns(context.namespace),
     verbs: [removal],
     key: subscriptionKey,
     empty: nothing("No subscriptions.", "They appear when a consumer subscribes to a topic."),
-  });
-  return {
-    title: "Subscriptions",
-    node: h("div", head("Subscriptions"), list.node),
-    read: (signal) => list.read(signal),
-    query: (fresh) => list.query(fresh),
-  };
-}
+  }).view("Subscriptions");

@@ -54,10 +54,7 @@ export default function summary({ namespace, address, isQueue, query, read: rere
   const tapped = section("Taps", taps.node);
   const rules = h("div");
   let shown = null;
-  const changing = allow(
-    button("Change…", async () => (await changeRulesOf(shown)) && reread(), "small"),
-    "",
-  );
+  const changing = button("Change…", async () => (await changeRulesOf(shown)) && reread(), "small", "");
   tapped.hidden = true;
   const node = h(
     "div",

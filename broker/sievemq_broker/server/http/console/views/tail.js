@@ -23,7 +23,10 @@ export default function tail({ namespace, address, isQueue, query, signal }) {
   const table = new Table({
     label: "Arriving messages",
     key: (row) => row.id,
-    empty: nothing("Nothing has arrived yet.", "Each message is shown as it arrives, also if a consumer takes it at once."),
+    empty: nothing(
+      "Nothing has arrived yet.",
+      "Each message is shown as it arrives, also if a consumer takes it at once.",
+    ),
     columns: columns(({ message_id: id }) =>
       isQueue && id ? link([namespace, "destination", address, "messages", id]) : null,
     ),
@@ -59,7 +62,10 @@ export default function tail({ namespace, address, isQueue, query, signal }) {
     source.addEventListener("missed", ({ data }) => (missed += JSON.parse(data).messages));
     source.addEventListener("ended", () => stop(`${address} or its tap was deleted.`));
     source.addEventListener("heartbeat", draw);
-    source.addEventListener("error", () => source?.readyState === EventSource.CLOSED && stop("The broker does not follow."));
+    source.addEventListener(
+      "error",
+      () => source?.readyState === EventSource.CLOSED && stop("The broker does not follow."),
+    );
     say(toggle, "Stop");
   }
 

@@ -6,8 +6,7 @@ import { h } from "../dom.js";
 import { ago, bytes, count, duration, number } from "../format.js";
 import { Listing } from "../listing.js";
 import { notice } from "../notice.js";
-import { badge, button, destinationLink, head, nothing, selectorLink } from "../parts.js";
-import { allow } from "../rights.js";
+import { badge, button, destinationLink, nothing, selectorLink } from "../parts.js";
 import { figure } from "../table.js";
 
 const FULL = 0.8; // of what it may hold; then it is shown
@@ -28,11 +27,7 @@ export function tapColumns(namespace, reread) {
     {
       label: "Actions",
       kind: "actions",
-      cell: (row) =>
-        allow(
-          button("Delete…", () => remove(namespace, row, reread), "small risky"),
-          reason(row),
-        ),
+      cell: (row) => button("Delete…", () => remove(namespace, row, reread), "small risky", reason(row)),
     },
   ];
 }
@@ -100,17 +95,16 @@ async function remove(namespace, row, reread) {
   reread();
 }
 
-export default function taps({ namespace, query, read: reread }) {
-  const list = new Listing({
+export default (context) =>
+  new Listing({
     label: "Taps",
     nouns: ["tap", "taps"],
-    query,
-    reread,
-    load: (asked, signal) => api.list(namespace, "taps", asked, signal),
+    context,
+    load: (asked, signal) => api.list(context.namespace, "taps", asked, signal),
     rows: "taps",
     order: "destination",
     search: "Filter by name or destination",
-    columns: tapColumns(namespace, reread),
+    columns: tapColumns(context.namespace, context.read),
     key: tapKey,
     empty: nothing(
       "No taps.",
@@ -119,11 +113,4 @@ export default function taps({ namespace, query, read: reread }) {
       h("code", "sievemq tap create"),
       ".",
     ),
-  });
-  return {
-    title: "Taps",
-    node: h("div", head("Taps"), list.node),
-    read: (signal) => list.read(signal),
-    query: (fresh) => list.query(fresh),
-  };
-}
+  }).view("Taps");
