@@ -23,7 +23,10 @@ from sievemq import (
     Topic,
 )
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain import Broker
 from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.work import Budget
 from sievemq_broker.server.http.api import operation, transfer
 from sievemq_broker.server.http.api.management import Slots
 
@@ -101,6 +104,20 @@ def test_a_selection_is_exported_in_pages(api: Api, context: JMSContext, monkeyp
     assert numbers(ids=[ids[8], ids[2], "ID:gone"]) == [2, 8]
     assert numbers(ids=ids[:3], selector="n <> 1", limit=1) == [0]
     assert numbers(ids=["ID:gone"]) == []
+
+
+def test_ten_thousand_chosen_messages_are_no_work_of_one_turn(api: Api, context: JMSContext) -> None:
+    send(context, Q, *range(10))
+    namespace = api.namespace
+
+    def slices(broker: Broker) -> int:
+        queue = broker.namespace(namespace).destinations[Q]
+        assert isinstance(queue, Queue)
+        ids: list[int | str] = [*range(1, 11)]
+        found = len(list(queue.locate(ids, True, 0, Budget(0))))
+        return len(list(transfer._located(queue, ids, None, 0, Budget(0)))) - found
+
+    assert api.broker.call(slices) == 10
 
 
 def test_messages_in_flight_are_exported_by_id_alone(api: Api, context: JMSContext) -> None:

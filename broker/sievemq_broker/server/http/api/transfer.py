@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sievemq_broker.domain import management
 from sievemq_broker.domain.broker_properties import without_broker_properties
-from sievemq_broker.domain.entry import HELD, Entry
+from sievemq_broker.domain.entry import HELD
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.matching.condition import Condition, is_true, units
@@ -56,6 +56,9 @@ _PLACE: Final = "/namespaces/{ns}/destinations/{address}"
 
 #: Messages of an export that are found at a time.
 _PAGE: Final = 200
+
+#: Units of keeping what a message is now.
+_SEEN: Final = 2
 
 #: Bytes that are written at a time. As base64 they end without padding.
 _PIECE: Final = 393_216
@@ -169,28 +172,26 @@ def _waiting(
     queue: Queue, condition: Condition | None, after: int, most: int, now: int, budget: Budget
 ) -> Task[tuple[list[Seen], int | None]]:
     entries, following = yield from management.waiting(queue, condition, after, most, now, budget)
-    return _snapshot(entries), following
+    return [Seen.of(entry) for entry in entries], following
 
 
 def _located(
     queue: Queue, ids: list[int | str], condition: Condition | None, now: int, budget: Budget
 ) -> Task[list[Seen]]:
-    entries = yield from queue.locate(ids, True, now, budget)
-    if condition is None:
-        return _snapshot(entries)
     found = []
-    for seen in _snapshot(entries):
-        budget.spend(1 + units(condition, seen.envelope))
+    for entry in (yield from queue.locate(ids, True, now, budget)):
         if budget.spent:
             yield
+        seen = Seen.of(entry)
+        budget.spend(_SEEN)
+        if condition is None:
+            found.append(seen)
+            continue
+        budget.spend(units(condition, seen.envelope))
         with suppress(Exception):  # reported when it arrived (D-14)
             if is_true(condition, seen.envelope):
                 found.append(seen)
     return found
-
-
-def _snapshot(entries: Iterable[Entry]) -> list[Seen]:
-    return [Seen.of(entry) for entry in entries]
 
 
 async def _write(call: Call[Any, Any], page: list[Seen], place: dict[str, Any]) -> None:
