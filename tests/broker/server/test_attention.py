@@ -557,6 +557,16 @@ def test_a_round_over_very_many_takes_several_turns() -> None:
     assert sum(world.attention.totals.values()) == 2 * TURN
 
 
+def test_the_consumers_of_one_connection_are_looked_at_in_several_turns() -> None:
+    world = World()
+    world.connection(*[world.consumer(credit=0) for _ in range(5 * TURN)])
+    world.attention.look()
+    turns = 0
+    while world.broker.work(NOW):
+        turns += 1
+    assert turns > 3
+
+
 def test_what_is_deleted_is_forgotten() -> None:
     world = World()
     world.send(1)

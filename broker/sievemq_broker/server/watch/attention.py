@@ -364,8 +364,7 @@ class Attention:
         for connection in tuple(self._connections.values()):
             if budget.spent:
                 yield
-            consumers = tuple(connection.deliveries.consumers.values())
-            spent = 1 + len(connection.sessions) + len(consumers)
+            spent = 1 + len(connection.sessions)
             budget.spend(spent)
             units += spent
             for sender in connection.blocked_senders:
@@ -373,14 +372,19 @@ class Attention:
                     if place not in blocked:
                         blocked[place] = _Blocked(connection.namespace.name, now)
                     blocked[place].add(connection, sender.since)
+            held = 0
+            for consumer in tuple(connection.deliveries.consumers.values()):
+                if budget.spent:
+                    yield
+                budget.spend(1)
+                units += 1
+                if consumer.unacknowledged:
+                    held += consumer.unacknowledged
+                    self._look_at_consumer(found, connection, consumer, now)
             if connection.out.congested:
                 since = congested[connection] = self._congested.get(connection, now)
                 if slow_ms and now - since >= slow_ms:
-                    held = sum(consumer.unacknowledged for consumer in consumers)
                     found.add(rules.CLIENT_SLOW, connection, now, held, since=since, connection=connection)
-            for consumer in consumers:
-                if consumer.unacknowledged:
-                    self._look_at_consumer(found, connection, consumer, now)
         self._congested = congested
         self._look_at_blocked(found, blocked, now)
         return units

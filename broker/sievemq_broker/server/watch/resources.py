@@ -40,7 +40,7 @@ def read_resources(proc: Path = _PROC) -> Resources:
     """
     try:
         memory = int((proc / "statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        files = len(list((proc / "fd").iterdir()))
+        files = len(os.listdir(proc / "fd"))  # noqa: PTH208  a path for each takes twice the time
     except (OSError, ValueError):  # no Linux
         memory = files = 0
     return Resources(memory, machine_limit(), files, _files_limit(), time.process_time())
