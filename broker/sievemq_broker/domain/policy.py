@@ -153,6 +153,11 @@ class DestinationPolicy:
         """Where the rules can be changed, as errors name it."""
         return f"the rules of {self.pattern}" if self.pattern else "its rules"
 
+    @property
+    def holds_back(self) -> bool:
+        """At a limit senders wait or are refused. Where messages are dropped instead, it may be reached on purpose."""
+        return self.limited and self.at_limit in (BLOCK, FAIL)
+
     def redelivery_delay_after(self, attempts: int) -> int:
         """Ms that a message waits after its `attempts`-th failed delivery."""
         return delay_after(attempts, self.redelivery_delay, self.redelivery_factor, self.redelivery_delay_max)

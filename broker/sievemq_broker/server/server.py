@@ -495,6 +495,7 @@ class Server:
         self.happenings.note("clock.jumped", seconds=by / 1000)
         self.shard.clock_jumped(by)
         self.attention.clock_jumped(by)
+        self.authenticator.sign_ins.failures.clock_jumped(by)
         for link in self.links.open:
             link.connection.clock_jumped(by)
         self.started_at += by / 1000

@@ -384,6 +384,7 @@ class Shard:
         self.broker.clock_jumped(by)
         self.lost.clock_jumped(by)
         self.slow_consumers.clock_jumped(by)
+        self.services.tallies.clock_jumped(by)
 
     def carry_nothing(self) -> None:
         """Let what only memory holds end with this process, as if it crashed."""

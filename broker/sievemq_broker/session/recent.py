@@ -12,6 +12,8 @@ MOST: Final = 200
 #: Ms without another one, after which a count begins anew.
 FORGET_MS: Final = 3_600_000
 
+_MINUTE_MS: Final = 60_000
+
 
 class Happened:
     """The times at which something has happened.
@@ -22,17 +24,35 @@ class Happened:
         connection: the id of the latest connection, empty if there was none.
     """
 
-    __slots__ = ("connection", "count", "first", "last")
+    __slots__ = ("_before", "_minute", "_so_far", "connection", "count", "first", "last")
 
     def __init__(self, first: int) -> None:
         self.count = 0
         self.first = self.last = first
         self.connection = ""
+        #: When the minute of the latest one began; how many there were in it, and in the minute before.
+        self._minute = first
+        self._so_far = self._before = 0
+
+    @property
+    def rate(self) -> int:
+        """How often in a minute: in that of the latest one, or in the minute before if that was more."""
+        return max(self._so_far, self._before)
 
     def note(self, now: int, connection: str, count: int) -> None:
+        passed = now - self._minute
+        if passed >= _MINUTE_MS:
+            self._before = self._so_far if passed < 2 * _MINUTE_MS else 0
+            self._minute, self._so_far = now, 0
+        self._so_far += count
         self.count += count
         self.last = now
         self.connection = connection
+
+    def clock_jumped(self, by: int) -> None:
+        self.first += by
+        self.last += by
+        self._minute += by
 
 
 class Recent(Generic[KeyT]):
@@ -72,6 +92,11 @@ class Recent(Generic[KeyT]):
                 break
             found.append((key, happened))
         return found
+
+    def clock_jumped(self, by: int) -> None:
+        """The machine's clock was set by so many ms."""
+        for happened in self._happened.values():
+            happened.clock_jumped(by)
 
     def latest(self) -> list[tuple[KeyT, Happened]]:
         """All of them, the latest first."""

@@ -88,6 +88,11 @@ class Tallies:
         self.reasons[refusal.reason] = self.reasons.get(refusal.reason, 0) + messages
         self.refusals.note(refusal, now, connection, messages)
 
+    def clock_jumped(self, by: int) -> None:
+        """The machine's clock was set by so many ms."""
+        self.refusals.clock_jumped(by)
+        self.rollbacks.clock_jumped(by)
+
 
 def reason_of(error: SieveError) -> str:
     """The limit that an error names, or the name of its code."""

@@ -150,6 +150,18 @@ def test_the_time_without_a_consumer_begins_anew_with_each_absence() -> None:
     assert world.after(60)["no_consumer"].since == NOW + 118_000
 
 
+def test_consumers_that_come_and_go_between_two_rounds_are_consumers() -> None:
+    """As those of a program that opens one for each message."""
+    world = World()
+    world.send(100)
+    for _ in range(5):
+        consumer = world.consumer(credit=1)
+        consumer.acknowledge(consumer.tag, NOW)
+        close(consumer, 0, NOW)
+        assert world.after(59) == {}
+    assert "no_consumer" in world.after(60)
+
+
 def test_a_paused_queue_is_a_notice_and_needs_no_consumer() -> None:
     world = World()
     world.send(2)
@@ -264,6 +276,41 @@ def test_blocked_senders_are_found_by_the_limit_at_which_they_wait() -> None:
     assert "senders_blocked" not in world.after()
 
 
+def test_a_sender_that_waits_again_and_again_is_one_finding() -> None:
+    """Room for one message at a time lets it go on for a moment: that must not end and begin a finding each time."""
+    world = World(max_messages=1, at_limit="block")
+    world.consumer(credit=0)
+    connection = blocked(world, world.queue(), 3)
+    since = world.after()["senders_blocked"].since
+    connection.blocked_senders[0].since = world.clock.time
+    assert world.after(1)["senders_blocked"].since == since
+    connection.blocked_senders.clear()
+    assert world.after(1) == {}
+
+
+def test_a_full_queue_is_one_finding_while_a_few_messages_leave_it() -> None:
+    world = World(max_messages=100, at_limit="fail")
+    consumer = world.consumer(credit=0)
+    world.send(100)
+    world.after()
+    assert list(world.after(10)) == ["queue_full"]
+    consumer.grant(5, NOW)
+    assert list(world.after(1)) == ["queue_full"]
+    consumer.grant(10, NOW)
+    assert list(world.after(1)) == ["nearly_full"]
+    world.send(5)
+    assert list(world.after(1)) == ["nearly_full"]
+
+
+@pytest.mark.parametrize("at_limit", ["drop-oldest", "drop-newest"])
+def test_a_queue_that_drops_messages_at_its_limit_is_full_on_purpose(at_limit: str) -> None:
+    world = World(max_messages=1, at_limit=at_limit)
+    world.consumer(credit=0)
+    world.send(2)
+    world.after()
+    assert world.after(60) == {}
+
+
 def test_senders_that_wait_for_a_moment_are_none_of_an_operators_business() -> None:
     world = World(max_messages=10, at_limit="block")
     world.consumer()
@@ -372,6 +419,46 @@ def test_a_client_that_rolls_back_again_and_again_is_found() -> None:
     assert (found["rollbacks"].since, found["rollbacks"].about["connection"]) == (NOW + 3_000, "s")
     assert world.attention.marks(connection) == ["rollbacks"]
     assert world.after(301) == {}
+
+
+def test_a_client_that_has_rolled_back_for_long_and_now_storms_is_found() -> None:
+    world = World()
+    client = RolledBack("test", "c")
+    for _ in range(100):
+        world.clock.time += 600_000
+        world.tallies.rollbacks.note(client, world.clock.time, "c")
+    assert world.after() == {}
+    world.tallies.rollbacks.note(client, world.clock.time + 1, "c", 30)
+    assert world.after(1)["rollbacks"].amount == 31
+    world.clock.time += 60_000
+    world.tallies.rollbacks.note(client, world.clock.time, "c")
+    assert world.after()["rollbacks"].amount == 31
+    world.clock.time += 60_000
+    world.tallies.rollbacks.note(client, world.clock.time, "c")
+    assert world.after() == {}
+
+
+def test_made_up_names_make_one_finding() -> None:
+    """Else a client without a right fills the log: one for each name."""
+    world = World()
+    for number in range(150):
+        world.tallies.refuse(Refusal("test", f"queue:{number}", "security", "c"), NOW, "c")
+    world.after()
+    (found,) = world.attention.listed.values()
+    assert (found.amount, found.about["address"]) == (150, None)
+
+
+@pytest.mark.parametrize("by", [-3_600_000, 3_600_000])
+def test_what_was_refused_lately_is_of_lately_after_a_clock_jump(by: int) -> None:
+    world = World()
+    refuse(world, "c")
+    world.tallies.rollbacks.note(RolledBack("test", "c"), world.clock.time, "c", 20)
+    before = list(world.after())
+    assert before == ["sends_refused", "rollbacks"]
+    world.clock.time += by
+    world.tallies.clock_jumped(by)
+    assert list(world.after(299)) == before
+    assert world.after(2) == {}
 
 
 def test_what_the_process_takes_is_read_now_and_then() -> None:
@@ -492,6 +579,23 @@ def test_what_has_lasted_is_known_after_a_restart() -> None:
     second.queue("queue:s").pause()
     second.clock.time += 600_000
     assert second.after()["paused"].since == second.clock.time  # that may have ended meanwhile
+
+
+def test_what_ended_over_a_restart_has_ended() -> None:
+    history = History()
+    world = World()
+    world.attention.keep(history.rows("attention", 10))
+    world.queue().pause()
+    world.after()
+    second = World()
+    second.attention.keep(history.rows("attention", 10))
+    second.after()
+    second.after(601)
+    third = World()
+    third.clock.time = second.clock.time + 1_000_000
+    third.attention.keep(history.rows("attention", 10))
+    third.queue().pause()
+    assert third.after()["paused"].since == third.clock.time
 
 
 def test_a_rule_is_off_at_zero() -> None:

@@ -65,7 +65,7 @@ class SignIns:
     Attributes:
         counts: by protocol, port and outcome. A request over HTTP with a password is a sign-in.
         failures: the latest, those that were throttled included.
-        last: the very latest; None if there was none.
+        last: the latest whose credentials were not accepted; None if there was none.
     """
 
     def __init__(
@@ -96,8 +96,10 @@ class SignIns:
         key = door.protocol, door.port, outcome
         self.counts[key] = self.counts.get(key, 0) + 1
         if outcome != ACCEPTED:
-            self.last = Failure(door, user)
-            self.failures.note(self.last, self._now())
+            failure = Failure(door, user)
+            self.failures.note(failure, self._now())
+            if outcome != NO_RIGHT:
+                self.last = failure
         self._noted(outcome, door, user)
         if outcome == WRONG:
             log.warning("sign_in.failed", user=user, address=door.address, protocol=door.protocol, port=door.port)

@@ -187,8 +187,8 @@ _STATES: tuple[tuple[str, str, Callable[[Gauges], float]], ...] = (
     ("consumers", "Open consumers.", lambda held: held.consumers),
     (
         "queues_at_limit",
-        "Queues and subscriptions whose limit leaves no room for a message.",
-        lambda held: held.at_limit,
+        "Queues and subscriptions whose limit leaves no room for a message: senders wait or are refused.",
+        lambda held: held.held_back,
     ),
     ("queue_fill_ratio", "The largest share of a limit that is in use.", lambda held: held.fill),
     ("queues_paused", "Queues and subscriptions whose deliveries are stopped.", lambda held: held.paused),

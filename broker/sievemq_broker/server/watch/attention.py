@@ -49,7 +49,7 @@ _RESOURCES_SECONDS: Final = 10
 #: Connections of blocked senders, and clients, that are named.
 _NAMED: Final = 3
 
-#: A share that was above its threshold is still high above this part of it.
+#: A share that was above its threshold is still high above this part of it; so is a queue that was full.
 _CALM: Final = 0.9
 
 Key: TypeAlias = tuple[Rule, object]
@@ -89,23 +89,27 @@ class _Watched:
     """What is remembered of a queue from one round to the next. Times are ms since 1970; 0 where it is not so.
 
     Attributes:
-        alone: since when messages wait and no consumer is open.
+        alone: since when messages wait and no consumer is open or has been there.
+        delivered: so many messages, ever.
         full: since when it is at its limit.
         growth: of what waits.
         dead, refused: its dead letters; those that its dead-letter queue has refused.
     """
 
-    __slots__ = ("alone", "dead", "full", "growth", "refused")
+    __slots__ = ("alone", "dead", "delivered", "full", "growth", "refused")
 
-    def __init__(self) -> None:
+    def __init__(self, delivered: int) -> None:
         self.alone = self.full = 0
+        self.delivered = delivered
         self.growth = Growth()
         self.dead = Burst(3)
         self.refused = Burst(1)
 
-    def see(self, is_alone: bool, is_full: bool, now: int) -> None:
-        """Note its state."""
-        self.alone = (self.alone or now) if is_alone else 0
+    def see(self, is_alone: bool, delivered: int, is_full: bool, now: int) -> None:
+        """Note its state. A consumer may have come and gone since the last look."""
+        since = self.alone if delivered == self.delivered else now
+        self.alone = (since or now) if is_alone else 0
+        self.delivered = delivered
         self.full = (self.full or now) if is_full else 0
 
     def jump(self, by: int) -> None:
@@ -249,9 +253,9 @@ class Attention:
 
     def _take(self, found: _Found, now: int) -> None:
         """A round is over: its findings take the place of the last one's."""
-        if now >= self._earlier_until:
-            self._earlier.clear()
         before, self.listed = self.listed, found.listed()
+        if self._earlier and now >= self._earlier_until:
+            self._end_earlier()
         self._found = found
         self.totals = {rule: found.totals.get(rule, 0) for rule in RANKED}
         for key, finding in self.listed.items():
@@ -266,6 +270,15 @@ class Attention:
             if key not in self.listed:
                 self._note(finding, began=False)
                 log.info("attention.ended", **_logged(finding), seconds=max(0, now - finding.since) // 1000)
+
+    def _end_earlier(self) -> None:
+        """What had lasted before the start, and was not found since, has ended."""
+        assert self._rows is not None
+        lasting = {finding.name for finding in self.listed.values()}
+        for about, since in self._earlier.items():
+            if about not in lasting:
+                self._rows.add({"began": False, "about": about, "since": since})
+        self._earlier.clear()
 
     def _note(self, finding: Finding, *, began: bool) -> None:
         if self._rows is not None and finding.rule in rules.LASTING:
@@ -310,7 +323,9 @@ class Attention:
         thresholds, since = self.thresholds, now - self.thresholds.quiet_seconds * 1000
         refused: dict[tuple[str, str, str], list[tuple[str, Happened]]] = {}
         for refusal, happened in self._tallies.refusals.since(since) if thresholds.refused_sends else ():
-            key = refusal.namespace, refusal.destination, refusal.reason
+            space = self._broker.namespaces.get(refusal.namespace)
+            exists = space is not None and refusal.destination in space.destinations
+            key = refusal.namespace, refusal.destination if exists else "", refusal.reason
             refused.setdefault(key, []).append((refusal.client, happened))
         for (namespace, address, reason), of in refused.items():
             total = sum(happened.count for _, happened in of)
@@ -331,14 +346,13 @@ class Attention:
                 space=namespace,
             )
         for client, happened in self._tallies.rollbacks.since(since) if thresholds.rollbacks else ():
-            rate = happened.count * 60_000 // max(60_000, happened.last - happened.first)
-            if rate >= thresholds.rollbacks:
+            if happened.rate >= thresholds.rollbacks:
                 connection = self._connections.get(happened.connection)
                 found.add(
                     rules.ROLLBACKS,
                     client,
                     now,
-                    rate,
+                    happened.rate,
                     since=happened.first,
                     detail=client.client,
                     connection=connection,
@@ -409,8 +423,10 @@ class Attention:
     def _look_at_blocked(self, found: _Found, blocked: dict[Limited, _Blocked], now: int) -> None:
         least = self.thresholds.blocked_seconds * 1000
         for place, waiting in blocked.items():
-            if place is self._broker.over or not least or now - waiting.since < least:
+            if place is self._broker.over or not least:
                 continue  # all producers wait at the broker's own limit, which has a rule of its own
+            if now - waiting.since < least and (rules.SENDERS_BLOCKED, place) not in self.listed:
+                continue
             found.add(
                 rules.SENDERS_BLOCKED,
                 place,
@@ -432,15 +448,16 @@ class Attention:
         if watched is None:
             if not (depth or paused or counts.dead_lettered or counts.dead_refused):
                 return 1
-            watched = self._queues[queue] = _Watched()
+            watched = self._queues[queue] = _Watched(queue.delivered)
         elif not (depth or paused or counts.dead_lettered or counts.dead_refused):
             del self._queues[queue]
             return 1
         thresholds = self.thresholds
         is_exempt = queue.place.label.startswith((f"queue:{PREFIX}", "temporary-"))
         is_alone = depth > 0 and not queue.consumers and not paused and not is_exempt
-        is_full = queue.policy.limited and queue.at_limit
-        watched.see(is_alone, is_full, now)
+        holds_back = queue.policy.holds_back
+        is_full = holds_back and (queue.at_limit or ((rules.QUEUE_FULL, queue) in self.listed and queue.fill >= _CALM))
+        watched.see(is_alone, queue.delivered, is_full, now)
         before = found.number
         if paused:
             if topic is None or not topic.paused:
@@ -453,7 +470,7 @@ class Attention:
                 found.add(
                     rules.GROWING, queue, now, rise, since=watched.growth.since, detail=watched.growth.text, at=queue
                 )
-        if queue.policy.limited:
+        if holds_back:
             self._look_at_limit(found, queue, watched, now)
         self._look_at_dead_letters(found, queue, watched, now)
         if topic is not None and found.number > before:

@@ -159,6 +159,8 @@ class Gauges(Holdings):
     """The contents of queues of one kind, and how long they wait."""
 
     at_limit: int = 0
+    held_back: int = 0
+    """Of these, those whose senders wait or are refused."""
     paused: int = 0
     blocked: int = 0
     """Senders that wait for room."""
@@ -176,7 +178,9 @@ class Gauges(Holdings):
         if queue.consumers or queue.holders:
             self.held_since = _earlier(self.held_since, queue.held_since)
         if queue.policy.limited:
-            self.at_limit += queue.at_limit
+            is_full = queue.at_limit
+            self.at_limit += is_full
+            self.held_back += is_full and queue.policy.holds_back
             self.fill = max(self.fill, queue.fill)
         self.paused += queue.paused
         self.blocked += queue.blocked_senders
