@@ -6,6 +6,7 @@ import gc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 from tests.broker.at_once import close, release
@@ -18,12 +19,18 @@ from sievemq_broker.server.net.link import Links
 from sievemq_broker.server.watch.counts import SELECTOR_BYTES
 from sievemq_broker.server.watch.memory import COSTLY, MemoryLimit, machine_limit
 from sievemq_core.errors import RequestError
-from sievemq_core.selector import compile_selector
+from sievemq_core.selector import cache, compile_selector
 
 from ..domain.support import NOW, Port, message
 
 EACH = len(message(body=b"x" * 1_000).packed) + MESSAGE_BYTES
 GIB = 2**30
+
+
+@pytest.fixture(autouse=True)
+def no_long_selectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of tests before, which a broker of theirs may hold still, count in the whole process."""
+    monkeypatch.setattr(cache, "_long", WeakValueDictionary())
 
 
 class World:
