@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain.store import HistoryLine
 from sievemq_broker.server.watch.happenings import AT_ONCE, Happenings
 from sievemq_broker.server.watch.history import History
 
@@ -76,6 +78,41 @@ def test_dead_letters_of_a_minute_are_two_rows() -> None:
     world.happenings.keep([world.die(f"queue:{AT_ONCE}", 1)])
     world.happenings.end()
     assert world.rows[-2] == {"event": DEAD, "time": world.now, "more": 3}
+
+
+class Slow:
+    """A storage that is read once the test says so."""
+
+    def __init__(self, lines: list[HistoryLine]) -> None:
+        self.lines, self.may_read = lines, Event()
+
+    def read(self) -> dict[str, list[HistoryLine]]:
+        assert self.may_read.wait(60)
+        return {"event": self.lines}
+
+    def write(self, parts: object) -> None:
+        """Kept nowhere."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize("last", ["broker.stopped", "disk.full"])
+async def test_what_happens_before_older_rows_are_read_says_nothing_of_the_last_end(last: str) -> None:
+    history = History()
+    happenings = Happenings(history, lambda: 1)
+    store = Slow([HistoryLine(5, b'{"id":5,"event":"%s"}' % last.encode())])
+    history.open(store)
+    happenings.begin("1.0")
+    happenings.keep([("destination.created", {"namespace": "n", "address": "queue:q"})])
+    loaded = asyncio.Event()
+    history.when_loaded(loaded.set)
+    store.may_read.set()
+    await loaded.wait()
+    assert [row["was_killed"] for row in happenings.before(None) if row["event"] == "broker.started"] == [
+        last != "broker.stopped"
+    ]
+    await history.close()
 
 
 def loaded(broker: EmbeddedBroker) -> list[dict[str, Any]]:

@@ -42,13 +42,15 @@ class Happenings:
         clock: the broker's time, ms since 1970.
     """
 
-    __slots__ = ("_clock", "_counts", "_dead", "_history", "_minute", "_rows")
+    __slots__ = ("_clock", "_counts", "_dead", "_first", "_history", "_minute", "_rows")
 
     def __init__(self, history: History, clock: Callable[[], int]) -> None:
         self._history = history
         self._rows = history.rows("event", KEEP)
         self._clock = clock
         self._minute = 0
+        #: Id of the first row of this process.
+        self._first: int | None = None
         #: In this minute: events by name; and of destinations with a row of dead letters, how many came after it.
         self._counts: Counter[str] = Counter()
         self._dead: dict[tuple[str, str], int] = {}
@@ -57,7 +59,7 @@ class Happenings:
         """The broker serves clients. Whether it ended in order before is known once older rows are there."""
 
         def note() -> None:
-            last = next(iter(self._rows.latest(1)), None)
+            last = next(iter(self._rows.latest(1, self._first)), None)
             was_killed = last is not None and last["event"] != STOPPED
             self._rows.add({"event": STARTED, "time": began, "version": version, "was_killed": was_killed})
 
@@ -115,4 +117,5 @@ class Happenings:
 
     def _add(self, name: str, about: Mapping[str, Any], now: int) -> None:
         known = {field: value for field, value in about.items() if value is not None}
-        self._rows.add({"time": now, **known, "event": name})
+        added = self._rows.add({"time": now, **known, "event": name})
+        self._first = self._first or added
