@@ -48,16 +48,27 @@ def number_or_name(text: str) -> int | str:
     return int(text) if _NUMBER.fullmatch(text) else text
 
 
-def refuse_while_blocked(call: Call[Any, Any]) -> None:
+def refuse_while_blocked(call: Call[Any, Any], messages: int = 0) -> None:
     """Producers are held back: so is this caller.
+
+    Args:
+        messages: to the destination of the path, which are counted as refused.
 
     Raises:
         ApiError: 503.
     """
     blocked = call.server.shard.services.blocked
     if blocked is not None:
+        if messages:
+            _count_refusal(call, "max_memory_bytes", messages)
         text = f"producers are held back: {blocked}"
         raise ApiError(503, "RESOURCE_ALLOCATION", text, {"blocked": blocked}, {"Retry-After": "1"})
+
+
+def _count_refusal(call: Call[Any, Any], reason: str, messages: int = 1) -> None:
+    client = call.identity.user or "management port"
+    refusal = Refusal(call.namespace().name, str(call.address()), reason, client)
+    call.server.shard.services.tallies.refuse(refusal, call.now, messages=messages)
 
 
 @routes.add("GET", MESSAGES, Verb.BROWSE, answers.Messages, query=requests.Browse)
@@ -135,7 +146,7 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
 
     The destination is made if it is not there and the broker makes destinations on first use.
     """
-    refuse_while_blocked(call)
+    refuse_while_blocked(call, messages=1)
     space, address = call.namespace(), call.address()
     now = call.now
     message_id = call.management.message_id()
@@ -149,8 +160,7 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
         space.check_room(address, envelope)
         space.transfer(address, envelope, now)  # this sender cannot be made to wait
     except SieveError as error:
-        refusal = Refusal(space.name, str(address), reason_of(error), call.identity.user or "management port")
-        call.server.shard.services.tallies.refuse(refusal, now)
+        _count_refusal(call, reason_of(error))
         raise
     call.server.turn.worked()
     fields = envelope.fields

@@ -117,7 +117,7 @@ async def import_messages(call: Call[Any, requests.Import]) -> answers.Touched:
     All lines are checked before the first message is sent. Expired messages are skipped. `stopped` says why a message
     was refused, and its details in which `line`, counted from 1; those before it are sent.
     """
-    refuse_while_blocked(call)
+    refuse_while_blocked(call, messages=len(call.body.lines))
     address, limit = str(call.address()), call.server.shard.services.settings.body_bytes
     records = await run(call.server, partial(_read, call.body.lines, limit))
     now = call.now
