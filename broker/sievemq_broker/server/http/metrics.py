@@ -197,6 +197,8 @@ _STATES: tuple[tuple[str, str, Callable[[Gauges], float]], ...] = (
 _AGE = "How long the message that has waited longest has waited, since it was sent or was due."
 _HELD_FOR = "How long a consumer has held the message that is in flight for the longest time."
 _PUBLISHED = "messages_published"
+#: Common reasons are there from the start: the first refusals would be no increase of a series that begins with them.
+_NOT_REFUSED = dict.fromkeys(("max_messages", "max_bytes", "max_memory_bytes", "disk", "security"), 0)
 _OF_TOPICS = frozenset({_PUBLISHED, "messages_unreadable", "selector_evaluations", "selector_matches"})
 
 
@@ -336,7 +338,7 @@ class BrokerCollector(Collector):
         tallies = self._server.shard.services.tallies
         what = "Messages of refused sends and commits, and requests that a limit has refused, by limit or error."
         refused = CounterMetricFamily("sievemq_refused", what, labels=["reason"])
-        for reason, number in tallies.reasons.items():
+        for reason, number in {**_NOT_REFUSED, **tallies.reasons}.items():
             refused.add_metric([reason], number)
         yield refused
         total = tallies.total

@@ -69,6 +69,23 @@ def test_refused_sends_and_rolled_back_transactions_name_their_client(limited: E
     assert metric(api, 'sievemq_transactions_total{outcome="refused"}') == 1
 
 
+def test_reasons_are_there_before_anything_is_refused() -> None:
+    """A series that begins above 0 has not increased: the first refusals would alert nobody."""
+    with EmbeddedBroker(http=True) as broker:
+        for reason in ("max_messages", "max_bytes", "max_memory_bytes", "disk", "security"):
+            assert metric(Api(broker), f'sievemq_refused_total{{reason="{reason}"}}') == 0
+
+
+def test_a_caller_that_cannot_wait_is_refused_while_all_producers_wait() -> None:
+    with EmbeddedBroker(http=True) as broker:
+        api = Api(broker)
+        broker.call(lambda _: broker.server.shard.services.flow("it is full"))
+        assert api("POST", f"{at('queue:q')}/messages", {"body": "x"}).status == 503
+        assert api("POST", f"{at('queue:q')}/import", {"lines": ["{}", "{}"]}).status == 503
+        (row,) = api.get("/api/v1/refusals")["refused"]
+        assert (row["address"], row["reason"], row["count"]) == ("queue:q", "max_memory_bytes", 3)
+
+
 def test_how_much_of_a_limit_is_in_use(limited: EmbeddedBroker) -> None:
     api = Api(limited, "team")
     with ConnectionFactory(f"{limited.url}/team").create_context() as context:
