@@ -312,6 +312,14 @@ def test_queues_at_their_limit_and_senders_that_wait() -> None:
             assert found == value
 
 
+def test_a_queue_that_drops_messages_holds_nobody_back_at_its_limit(broker: EmbeddedBroker) -> None:
+    for _ in range(3):
+        send(broker, "small")
+    found = scrape(broker, "/metrics/detailed")
+    of = labels(destination="small")
+    assert (found[f"{DETAILED}queue_fill_ratio", of], found[f"{DETAILED}queues_at_limit", of]) == (1, 0)
+
+
 def test_every_name_that_the_conventions_require(tmp_path: Path) -> None:
     with EmbeddedBroker(http=True, data_dir=tmp_path) as broker:
         send(broker, "q")
