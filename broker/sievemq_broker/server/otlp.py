@@ -68,9 +68,9 @@ def resource(settings: Settings) -> Resource:
 
 
 def interval() -> float:
-    """Seconds between two exports."""
+    """Seconds between two exports. What is set and is no positive number is ignored."""
     with contextlib.suppress(KeyError, ValueError):
-        return int(os.environ["OTEL_METRIC_EXPORT_INTERVAL"]) / 1000
+        return max(0, int(os.environ["OTEL_METRIC_EXPORT_INTERVAL"])) / 1000 or INTERVAL_SECONDS
     return INTERVAL_SECONDS
 
 

@@ -123,7 +123,7 @@ def test_what_no_collector_can_be_reached_with_is_refused(given: dict[str, objec
         load(given)
 
 
-@pytest.mark.parametrize(("given", "seconds"), [(None, 60.0), ("500", 0.5), ("soon", 60.0)])
+@pytest.mark.parametrize(("given", "seconds"), [(None, 60.0), ("500", 0.5), ("soon", 60.0), ("0", 60.0), ("-1", 60.0)])
 def test_the_interval_of_exports(monkeypatch: pytest.MonkeyPatch, given: str | None, seconds: float) -> None:
     monkeypatch.delenv("OTEL_METRIC_EXPORT_INTERVAL", raising=False)
     if given is not None:
