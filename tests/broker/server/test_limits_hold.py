@@ -132,7 +132,7 @@ def test_http_sends_are_refused_at_the_limit() -> None:
                 answers.append(error.code)
         assert answers[:3] == [201] * 3
         assert all(status >= 400 for status in answers[3:])
-        assert b"holds 3 and may hold 3 (max_messages)" in text
+        assert b"holds 3 and may hold 3 (max_messages in the limits of default)" in text
         assert broker.call(lambda domain: domain.namespace("default").queue("queue:q").depth) == 3
 
 

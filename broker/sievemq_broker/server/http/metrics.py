@@ -209,7 +209,7 @@ def _process() -> Iterator[Metric]:
     limit = "Memory that it may have: of its container, or the machine's."
     yield GaugeMetricFamily("sievemq_process_memory_limit_bytes", limit, taken.memory_limit)
     yield GaugeMetricFamily("process_open_fds", "Open file descriptors.", taken.files)
-    yield GaugeMetricFamily("process_max_fds", "How many it may have.", taken.files_limit)
+    yield GaugeMetricFamily("process_max_fds", "The most that it may have.", taken.files_limit)
     yield CounterMetricFamily("process_cpu_seconds", "Processor time.", value=taken.cpu_seconds)
 
 
