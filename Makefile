@@ -164,10 +164,10 @@ simulate: ## takeovers between brokers in two thousand simulated worlds (ARGS="-
 	@.ci/venv dev
 	@exec $(BIN)/python -m tests.broker.store.simulation $(ARGS)
 
-# One at a time: a second Spark takes long to start, and Spark has threads of its own.
+# Two at a time: most of what Spark's tests take is waiting. Those of a file share a Spark that has seen their queries before.
 spark: ## the tests of the Spark pipeline, where there are any and Java can be had
 	@if [ -d tests/pipeline ] && .ci/java; then \
-		.ci/spark && $(PYTEST_SPARK) tests/pipeline -m "spark and not slow" $(ARGS); \
+		.ci/spark && $(PYTEST_SPARK) -n 2 --dist loadfile --no-loadscope-reorder tests/pipeline -m "spark and not slow" $(ARGS); \
 	fi
 
 spark-slow: ## the Spark tests that take minutes: all flights, ten thousand random pairs
