@@ -793,7 +793,7 @@ def test_limits_of_very_many_subscriptions_are_checked_without_a_call_for_each(r
         calls.during(lambda: hand_over(sender))
     counted_turns(world, calls)
     assert texts_of(consumers) == [["m1"]] * MANY
-    assert calls.longest < (9_500 if how == "commit" else 4_500)  # one slice; with a call for each MANY more
+    assert calls.longest < (9_600 if how == "commit" else 4_600)  # one slice; with a call for each MANY more
 
 
 @pytest.mark.needs_python("counts calls of functions")
