@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 FAIL = "fail"
 """A send that would pass a limit is refused with RESOURCE_ALLOCATION."""
@@ -24,12 +24,22 @@ TEXT, INFER = "text", "infer"
 """Properties of STOMP clients whose headers name no type: text, or the number or boolean that the text shows."""
 
 
+#: Of a rule that is a whole number. With the present time added to it, it can still be stored and sent.
+_MOST: Final = 2**62
+
+_WHOLE: Final = (
+    "max_attempts", "redelivery_delay", "redelivery_delay_max", "max_messages", "max_bytes", "slow_consumer_seconds",
+)  # fmt: skip
+
+
 def _check_whole(name: str, value: object) -> None:
     """Counts of messages, bytes and milliseconds must be integers; compiled code takes nothing else."""
     if type(value) is not int:
         raise ValueError(f"{name} must be a whole number, it is {value!r}")
     if value < 0:
         raise ValueError(f"{name} must not be negative, it is {value}")
+    if value > _MOST:
+        raise ValueError(f"{name} must be at most {_MOST}")
 
 
 class PolicyRules(TypedDict, total=False):
@@ -124,7 +134,7 @@ class DestinationPolicy:
     pattern: str = field(init=False, default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("max_attempts", "redelivery_delay", "redelivery_delay_max", "max_messages", "max_bytes"):
+        for name in _WHOLE:
             _check_whole(name, getattr(self, name))
         for name in ("time_to_live", "delay"):
             _check_whole(name, getattr(self, name) or 0)
@@ -132,8 +142,6 @@ class DestinationPolicy:
             raise ValueError(f"dead_letter_expired must be True or False, it is {self.dead_letter_expired!r}")
         if not self.redelivery_factor >= 1:  # nor NaN
             raise ValueError(f"redelivery_factor must be at least 1, it is {self.redelivery_factor}")
-        if self.slow_consumer_seconds < 0:
-            raise ValueError(f"slow_consumer_seconds must not be negative, it is {self.slow_consumer_seconds}")
         for name, words in CHOICES.items():
             if getattr(self, name) not in words:
                 raise ValueError(f"{name} must be {one_of(words)}, it is {getattr(self, name)!r}")
