@@ -222,9 +222,9 @@ def admit(queue: Queue, envelope: Envelope, now: int) -> None:
         queue.accept([envelope], now)
         return
     # A limit that became smaller drops nothing: the queue holds what it held before at most, and drains.
-    policy = queue.policy
-    messages = max(policy.max_messages, queue.depth + len(queue.scheduled)) if policy.max_messages else UNLIMITED
-    size = max(policy.max_bytes, queue.bytes) if policy.max_bytes else UNLIMITED
+    policy, backlog = queue.policy, queue.backlog
+    messages = max(policy.max_messages, backlog.depth + len(queue.scheduled)) if policy.max_messages else UNLIMITED
+    size = max(policy.max_bytes, backlog.bytes + queue.scheduled_bytes) if policy.max_bytes else UNLIMITED
     queue.accept([envelope], now)
     while queue.depth + len(queue.scheduled) > messages or queue.bytes > size:
         queue.drop_oldest()
