@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 from collections.abc import Iterator
 from urllib.parse import quote, urlsplit
 
@@ -14,6 +15,7 @@ from sievemq_broker.server.http.api.hub import MAX_LISTENERS
 
 from .chromium import Chromium, Page
 from .opening import SHOWN, open_view
+from .test_files import FOLDER
 
 pytestmark = pytest.mark.slow
 
@@ -439,6 +441,18 @@ def test_every_kind_of_badge_can_be_read(chromium: Chromium, shop_broker: Embedd
         open_view(page, shop_broker, "#/default/workbench")
         assert page.value(BADGES) >= 8
         assert page.value(CONTRAST) == []
+
+
+def test_the_browser_takes_every_rule_of_the_style_sheet(page: Page, shop_broker: EmbeddedBroker) -> None:
+    """It leaves out a rule with a selector that it does not know: those of another browser have rules of their own."""
+    open_view(page, shop_broker, "#/default/overview")
+    text = re.sub(r"/\*.*?\*/", "", (FOLDER / "console.css").read_text(), flags=re.DOTALL)
+    (others,) = re.findall(r"([^{}]*-moz-[^{}]*){", text)
+    assert others.strip() == "progress::-moz-progress-bar"
+    taken = page.value("""(() => {
+        const count = (rules) => Array.from(rules).reduce((sum, rule) => sum + 1 + count(rule.cssRules ?? []), 0);
+        return Array.from(document.styleSheets).reduce((sum, sheet) => sum + count(sheet.cssRules), 0); })()""")
+    assert taken == text.count("{") - 1
 
 
 def test_no_text_is_cut_off_at_ordinary_widths(page: Page, shop_broker: EmbeddedBroker) -> None:
