@@ -308,9 +308,11 @@ class NewDirectory:
         self._directory = directory
         self._lock = Lock(directory / "lock")
         try:
-            if (directory / DATABASE).exists() or (directory / "witness").exists():
+            # What was interrupted before its end may be made anew. A store that has lost its database is none of it.
+            ended = not (directory / (DATABASE + _PART)).exists()
+            if (directory / DATABASE).exists() or (ended and (directory / "witness").exists()):
                 raise StoreError(f"{directory} has a store already; name an empty directory")
-            ours = {"lock", "lost+found", DATABASE + _PART, f"{DATABASE}{_PART}-journal"}
+            ours = {"lock", "lost+found", "witness", DATABASE + _PART, f"{DATABASE}{_PART}-journal"}
             if others := sorted({each.name for each in directory.iterdir()} - ours):
                 raise StoreError(f"{directory} is not empty, it contains {others[0]}; name an empty directory")
             self._file = NewFile(directory / DATABASE)

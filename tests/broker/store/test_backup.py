@@ -25,7 +25,7 @@ from sievemq_broker.store import SqliteStore, sqlite_rows
 from sievemq_broker.store.database import DATABASE, connect
 from sievemq_broker.store.rows import Head
 from sievemq_broker.store.salvage import check, copy
-from sievemq_broker.store.sqlite_rows import DatabaseRows, NewFile, RunningRows
+from sievemq_broker.store.sqlite_rows import DatabaseRows, NewDatabase, NewFile, RunningRows
 
 from . import backups
 from .support import message, saved_in, write
@@ -310,6 +310,24 @@ class TestRestore:
             monkeypatch.setattr(Path, "rename", fail)
         assert run("restore", backup, tmp_path / "new").exit_code == 1
         assert alone(tmp_path / "new") == ["lock"]
+
+    def test_a_restore_that_was_killed_is_made_anew(self, backup: Path, tmp_path: Path) -> None:
+        def kill(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        for name, step in ((NewDatabase, "define"), (NewDatabase, "finish"), (Path, "rename")):
+            target = tmp_path / f"new {step}"
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(name, step, kill)
+                patched.setattr(Path, "unlink", lambda *_, **__: None)  # nobody tidies up
+                run("restore", backup, target)
+            assert DATABASE not in alone(target)
+            assert run("restore", backup, target).exit_code == 0
+            assert names(target) == ["m01", "m10", "m11", "m20", "m21", "published"]
+
+    def test_a_store_that_has_lost_its_database_is_not_restored_over(self, backup: Path, tmp_path: Path) -> None:
+        (tmp_path / "data" / DATABASE).unlink()
+        assert "has a store already" in run("restore", backup, tmp_path / "data").output
 
     def test_what_belonged_to_connections_is_dropped(self, tmp_path: Path) -> None:
         store = SqliteStore(tmp_path / "data", "name", reserve=0)
