@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import quote, urlencode
 
 import pytest
 
 from sievemq import ConnectionFactory, JMSSecurityRuntimeException
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.server.http.api import requests
+from sievemq_broker.server.http.api.assemble import ENDPOINTS
+from sievemq_broker.server.http.api.call import Call
+from sievemq_broker.server.http.api.recording import Recording
+from sievemq_broker.server.http.errors import GoneError
+from sievemq_broker.server.watch.audit import Audit
+from sievemq_broker.server.watch.history import History
+from sievemq_broker.session.rights import Identity
 
 from .conftest import Api, at
 from .test_rights import USERS, as_user
@@ -209,3 +219,22 @@ def test_the_record_survives_a_restart(tmp_path: Path) -> None:
         api.ok("PUT", at("queue:q3"))
     lines = [json.loads(line) for line in (tmp_path / "history" / "actions").read_text().splitlines()]
     assert [line["address"] for line in lines] == ["queue:q1", "queue:q2", "queue:q3"]
+
+
+@pytest.mark.parametrize(("dry_run", "outcomes"), [(False, ["ABANDONED"]), (True, [])])
+def test_a_call_whose_caller_disconnects_is_recorded_unless_it_is_a_dry_run(dry_run: bool, outcomes: list[str]) -> None:
+    audit = Audit(History(), lambda: 0)
+    (purge,) = (endpoint for endpoint in ENDPOINTS if endpoint.name == "purge_messages")
+    scope: dict[str, Any] = {"headers": [], "state": {}, "client": ("::1", 1)}
+    call = Call[Any, Any](Mock(), Identity(), scope, Mock(), Mock(), {}, None, requests.Choose(dry_run=dry_run), 200)
+
+    async def abandoned(_: Call[Any, Any]) -> None:
+        raise GoneError
+
+    async def ask() -> None:
+        with Recording(audit, purge, Identity(), scope, {"ns": "a", "address": "queue:q"}) as recording:
+            await recording.answered(abandoned, call)
+
+    with pytest.raises(GoneError):
+        asyncio.run(ask())
+    assert [row["outcome"] for row in audit.before()] == outcomes

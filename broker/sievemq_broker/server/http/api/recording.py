@@ -69,10 +69,7 @@ class Recording:
             self._failed(error)
 
     def _done(self) -> None:
-        call, answer = self._call, self._answer
-        assert call is not None
-        if any(getattr(given, "dry_run", False) for given in (call.query, call.body)):
-            return
+        answer = self._answer
         stopped = getattr(answer, "stopped", None)
         touched = getattr(answer, "touched", getattr(answer, "applied", None))
         self._record(DONE if stopped is None else stopped.error, touched)
@@ -89,6 +86,9 @@ class Recording:
             self._record(refusal.error, applied)
 
     def _record(self, outcome: str, touched: int | None) -> None:
+        call = self._call
+        if call is not None and any(getattr(given, "dry_run", False) for given in (call.query, call.body)):
+            return
         self._audit.record(self._endpoint.name, outcome=outcome, **{"touched": touched, **self._about()})
 
     def _about(self) -> dict[str, Any]:
