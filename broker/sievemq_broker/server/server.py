@@ -557,6 +557,7 @@ class Server:
         self._ports.close()
         if self.started_at and self.failure is None:
             self.happenings.end()
+        self.audit.look(ends=True)
         await self.history.close()
         if not await self.shard.close() and self.failure is None:
             self.failure = StoppedError("the disk took no more writes")

@@ -119,11 +119,15 @@ class Audit:
         action = "sign_out" if outcome == SIGNED_OUT else "sign_in"
         self.attempted(action, via=door.protocol, outcome=outcome, user=user, peer=door.address, port=door.port or None)
 
-    def look(self) -> None:
-        """At each tick: write down how often attempts were repeated."""
+    def look(self, *, ends: bool = False) -> None:
+        """At each tick: write down how often attempts were repeated.
+
+        Args:
+            ends: the broker ends, so they are not counted any longer.
+        """
         now = self._now()
         for key, repeats in list(self._repeats.items()):
-            if 0 <= now - repeats.begin < REPEATED_MS:
+            if not ends and 0 <= now - repeats.begin < REPEATED_MS:
                 break  # the others are younger
             del self._repeats[key]
             if repeats.times:

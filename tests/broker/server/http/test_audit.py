@@ -221,6 +221,14 @@ def test_the_record_survives_a_restart(tmp_path: Path) -> None:
     assert [line["address"] for line in lines] == ["queue:q1", "queue:q2", "queue:q3"]
 
 
+def test_attempts_that_were_counted_are_written_down_at_the_end(tmp_path: Path) -> None:
+    with EmbeddedBroker(http=True, data_dir=tmp_path, users={"anna": "secret"}) as broker:
+        for _ in range(3):
+            assert Api(broker, Authorization="Basic YW5uYTpndWVzcw==")("GET", RECORD).status == 401
+    lines = [json.loads(line) for line in (tmp_path / "history" / "attempts").read_text().splitlines()]
+    assert [(line["outcome"], line.get("times", 1)) for line in lines] == [("wrong", 1), ("wrong", 2)]
+
+
 @pytest.mark.parametrize(("dry_run", "outcomes"), [(False, ["ABANDONED"]), (True, [])])
 def test_a_call_whose_caller_disconnects_is_recorded_unless_it_is_a_dry_run(dry_run: bool, outcomes: list[str]) -> None:
     audit = Audit(History(), lambda: 0)
