@@ -195,9 +195,8 @@ def test_events_of_one_namespace_only(fresh: EmbeddedBroker) -> None:
             api = Api(fresh, namespace)
             api("POST", "/api/v1/namespaces", {"name": namespace})
             api.ok("PUT", at("queue:q"))
-        assert stream.until("destination.created") == [
-            ("destination.created", {"namespace": "mine", "address": "queue:q"})
-        ]
+        found = [event for event in stream.until("destination.created") if event[0] != "action"]  # a look may part them
+        assert found == [("destination.created", {"namespace": "mine", "address": "queue:q"})]
 
 
 def test_the_stream_ends_with_the_broker() -> None:
