@@ -204,11 +204,12 @@ def _remover(queue: Queue) -> Act:
 
 
 def bring(
-    namespace: Namespace, target: str, envelopes: Iterable[Envelope], skipped: int, now: int, budget: Budget
+    find: Callable[[], Namespace], target: str, envelopes: Iterable[Envelope], skipped: int, now: int, budget: Budget
 ) -> Task[Handled]:
     """Send new messages, whose sender cannot wait, in order; one that is refused ends it.
 
     Args:
+        find: the namespace, which may be deleted meanwhile; raises if it is not there.
         target: address of a queue or topic.
         envelopes: the messages.
         skipped: how many others were skipped before.
@@ -219,8 +220,9 @@ def bring(
         outcome.match()
         sends = Sends([(target, envelope)])
         try:
-            now = yield from namespace.examine(sends, now, budget)
+            now = yield from find().examine(sends, now, budget)
             [(_, ready)] = sends
+            namespace = find()  # it may be another one by now
             namespace.check_room(parse_address(target), ready)
             namespace.transfer(target, ready, now)
         except SieveError as error:

@@ -23,12 +23,13 @@ from sievemq import (
     Topic,
 )
 from sievemq_broker import EmbeddedBroker
-from sievemq_broker.domain import Broker
-from sievemq_broker.domain.policy import DestinationPolicy
+from sievemq_broker.domain import Broker, management
+from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.work import Budget
 from sievemq_broker.server.http.api import operation, transfer
 from sievemq_broker.server.http.api.management import Slots
+from sievemq_core.message.envelope import Envelope
 
 from .conftest import DEADLINE, Answer, Api, at, send
 
@@ -198,6 +199,11 @@ def test_an_import_ends_at_a_limit(api: Api) -> None:
     assert answer.json["stopped"]["error"] in ("INVALID_DESTINATION", "NOT_FOUND")
 
 
+def test_an_import_needs_its_namespace(api: Api) -> None:
+    answer = api("POST", f"/api/v1/namespaces/none/{at(Q)}/import", {"lines": ['{"kind": "none"}']})
+    assert (answer.status, answer.error) == (404, "NOT_FOUND")
+
+
 def test_an_import_that_stops_names_the_line_from_which_to_go_on(api: Api) -> None:
     namespace = api.namespace
     api.broker.call(
@@ -207,6 +213,17 @@ def test_an_import_that_stops_names_the_line_from_which_to_go_on(api: Api) -> No
     assert (answer["touched"], answer["skipped"], answer["more"]) == (2, 4, True)
     assert (answer["stopped"]["error"], answer["stopped"]["details"]["line"]) == ("RESOURCE_ALLOCATION", 5)
     assert api.get(at("queue:copies"))["depth"] == 2
+
+
+def test_nothing_is_brought_to_a_namespace_that_is_deleted_meanwhile() -> None:
+    broker = Broker(DomainSettings())
+    space, message = broker.namespace("mine"), Envelope(("ID:1", 0, 4, 1, 0, 0, None, None, None, None, None, 0, None))
+    work = management.bring(lambda: broker.namespaces["mine"], Q, [message] * 3, 0, 0, Budget(0))
+    next(work)
+    broker.delete_namespace("mine")
+    with pytest.raises(KeyError, match="mine"):
+        work.send(0)
+    assert not space.destinations
 
 
 def test_a_body_is_downloaded_as_it_is(api: Api, context: JMSContext, monkeypatch: pytest.MonkeyPatch) -> None:

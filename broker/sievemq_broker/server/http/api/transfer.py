@@ -126,7 +126,7 @@ async def import_messages(call: Call[Any, requests.Import]) -> answers.Touched:
     expired = len(records) - len(envelopes)
     if call.body.dry_run:
         return touched(management.Handled(matched=len(envelopes), skipped=expired), True)
-    outcome = await run(call.server, partial(management.bring, call.namespace(), address, envelopes, expired))
+    outcome = await run(call.server, partial(management.bring, call.namespace, address, envelopes, expired))
     call.server.turn.worked()
     answer = touched(outcome, False)
     if answer.stopped is None:
