@@ -16,7 +16,7 @@ from sievemq import ConnectionFactory
 from sievemq.exceptions import JMSSecurityRuntimeException
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.credentials.authenticator import MAX_WAITING, Authenticator, TooManyAttemptsError
-from sievemq_broker.server.credentials.sign_ins import THROTTLED, Door
+from sievemq_broker.server.credentials.sign_ins import ACCEPTED, THROTTLED, WRONG, Door
 from sievemq_broker.server.credentials.throttle import FREE_PER_ADDRESS, FREE_PER_USER
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError
@@ -243,6 +243,15 @@ def test_a_reconnecting_fleet_costs_one_hash(slow: Slow) -> None:
         for one in fleet:
             one.result(60)
         assert slow.checked == [PASSWORD]
+
+
+@pytest.mark.parametrize(("password", "outcome"), [(PASSWORD, ACCEPTED), ("wrong", WRONG)])
+async def test_sign_ins_that_share_a_check_are_counted_each(password: str, outcome: str) -> None:
+    authenticator = Authenticator(Users({"anna": User("anna", HASH)}), lambda: 0.0)
+    same = [authenticator.check("anna", password, door(f"192.0.2.{number}")) for number in range(3)]
+    await asyncio.gather(*same, return_exceptions=True)
+    assert authenticator.sign_ins.total(outcome) == sum(authenticator.sign_ins.counts.values()) == 3
+    authenticator.close()
 
 
 async def test_flood_is_cut_short() -> None:

@@ -97,6 +97,7 @@ class Authenticator:
             return found.identity
         running = self._checking.get(digest)
         if running is not None:
+            running.add_done_callback(lambda done: self._count_shared(done, user, door))
             return running
         if users.hashed and len(self._checking) >= MAX_WAITING:
             self._note(THROTTLED, user, door)
@@ -184,6 +185,14 @@ class Authenticator:
     def _wrong(self, user: str, door: Door) -> AuthenticationError:
         self._note(WRONG, user, door)
         return AuthenticationError("user name or password is wrong")
+
+    def _count_shared(self, done: asyncio.Future[Identity], user: str, door: Door) -> None:
+        """A check has ended that another sign-in with the same password has begun."""
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None or isinstance(error, AuthenticationError):
+            self._note(ACCEPTED if error is None else WRONG, user, door)
 
     def _note(self, outcome: str, user: str, door: Door) -> None:
         # An unknown name is not kept: people type passwords into the wrong field.
