@@ -84,6 +84,14 @@ def test_what_comes_too_fast_is_counted(api: Api, context: JMSContext, monkeypat
         assert [next(events)[1]["properties"]["n"]["value"] for _ in range(3)] == [7, 8, 9]
 
 
+def test_half_a_character_does_not_end_it(api: Api, context: JMSContext) -> None:
+    send(context, Q, 0)
+    with following(api, preview=9) as events:
+        for text in ("\ud800", "x"):
+            context.create_producer().send(context.create_queue("q"), text)
+        assert [next(events)[1]["preview"] for _ in range(2)] == ["\ufffd\ufffd\ufffd", "x"]
+
+
 def test_what_cannot_be_followed(api: Api, context: JMSContext) -> None:
     send(context, Q, 0)
     assert api("GET", f"{at('queue:none')}/tail").status == 404

@@ -273,6 +273,13 @@ def test_previews_are_short_and_never_fail(api: Api, context: JMSContext) -> Non
     assert {row["preview"] for row in api.get(f"{at(Q)}/messages")["messages"]} == {None}
 
 
+def test_half_a_character_in_an_object_hides_no_other_message(api: Api, context: JMSContext) -> None:
+    for message in (ObjectMessage(["\ud800"]), TextMessage("x")):
+        context.create_producer().send(context.create_queue("q"), message)
+    rows = api.get(f"{at(Q)}/messages", preview=20)["messages"]
+    assert [row["preview"] for row in rows] == ['["\ufffd\ufffd\ufffd"]', "x"]
+
+
 def test_a_file_is_named_for_its_queue_in_plain_letters(api: Api, context: JMSContext) -> None:
     context.create_producer().send(context.create_queue("a/ü"), "x")
     answer = api("POST", f"{at('queue:a/ü')}/export", {})

@@ -6,13 +6,13 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-import msgspec
 from starlette.datastructures import Headers
 
 from sievemq_broker.server.http.api import requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.hub import MAX_LISTENERS, Listener, Told
+from sievemq_broker.server.http.encoding import encode
 from sievemq_broker.server.http.errors import ApiError
 
 routes = Routes("Events")
@@ -85,4 +85,4 @@ def _packed(told: Told) -> bytes:
 def pack_event(name: str, about: object, event_id: str | None = None) -> bytes:
     """A server-sent event."""
     head = b"" if event_id is None else b"id: " + event_id.encode() + b"\n"
-    return head + b"event: " + name.encode() + b"\ndata: " + msgspec.json.encode(about) + b"\n\n"
+    return head + b"event: " + name.encode() + b"\ndata: " + encode(about) + b"\n\n"

@@ -7,14 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 
-import msgspec
-
 from sievemq_broker.domain.entry import DELAYED, HELD, Entry
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.work import Budget, Make, Task
 from sievemq_broker.server.http.api import answers
 from sievemq_broker.server.http.api.partly import Outline, beginning
 from sievemq_broker.server.http.api.values import show_value
+from sievemq_broker.server.http.encoding import encode
 from sievemq_broker.server.http.tasks import ROW, each
 from sievemq_broker.server.server import Server
 from sievemq_core.errors import FormatError, SieveError
@@ -175,7 +174,7 @@ def _begin(kind: int, body: bytes, characters: int) -> str:
         return ", ".join(f"{name} = {show_value(value).value}" for name, value in _some(body, named=True).items())
     if kind == BodyKind.STREAM and body:
         return ", ".join(str(show_value(value).value) for value in _some(body, named=False))
-    return msgspec.json.encode(Outline(_SOME, 4).of(body)).decode() if kind == BodyKind.OBJECT and body else ""
+    return encode(Outline(_SOME, 4).of(body)).decode() if kind == BodyKind.OBJECT and body else ""
 
 
 def _some(body: bytes, *, named: bool) -> Any:
