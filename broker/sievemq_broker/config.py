@@ -380,6 +380,8 @@ def shown(settings: Settings, name: str) -> object:
     value = getattr(settings, name)
     if name == "store":
         return settings.shown_store
+    if name == "otlp":
+        return None if value is None else without_password(value)
     if name == "users":
         return dict.fromkeys(value, "***")
     if name in ("destinations", "namespaces"):

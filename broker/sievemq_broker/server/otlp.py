@@ -32,7 +32,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode
 from prometheus_client.core import Metric
 
 from sievemq_broker import logs
-from sievemq_broker.config import Settings
+from sievemq_broker.config import Settings, shown
 from sievemq_broker.domain.entry import Entry
 from sievemq_broker.domain.place import Place
 from sievemq_broker.domain.ports import Observed, Taker
@@ -136,9 +136,13 @@ class MetricExport:
         if works is not self._works:
             self._works = works
             if works:
-                log.info("otlp.works", endpoint=server.settings.otlp)
+                log.info("otlp.works", endpoint=shown(server.settings, "otlp"))
             else:
-                log.warning("otlp.failed", endpoint=server.settings.otlp, note="the next metrics are sent all the same")
+                log.warning(
+                    "otlp.failed",
+                    endpoint=shown(server.settings, "otlp"),
+                    note="the next metrics are sent all the same",
+                )
 
     def _send(self, families: list[Metric], start: int, now: int) -> bool:
         scoped = otel.ScopeMetrics(_SCOPE, [converted(family, start, now) for family in families], "")

@@ -287,6 +287,8 @@ def test_differences_name_what_a_reload_applies_and_what_needs_a_restart() -> No
     watching = replace(filed.settings, users={}, users_file="users")
     found = {each.name: each.applied for each in differences(watching, filed)}
     assert found == {"users": False, "users_file": False}  # the file is watched until a restart
+    (collector,) = differences(Settings(), loaded(otlp="http://me:secret@collector:4318"))
+    assert collector.text == "none becomes http://me:***@collector:4318"
     (order,) = differences(loaded(destinations={"a": {}, "b": {}}).settings, loaded(destinations={"b": {}, "a": {}}))
     assert (order.text, order.applied) == ("their order", True)
     (space,) = differences(Settings(), loaded(definitions={"namespaces": {"default": {"queues": ["a"]}}}))
