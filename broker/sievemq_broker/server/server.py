@@ -475,12 +475,17 @@ class Server:
         before = self.authenticator.use(users)
         if not users.required or self.phase in (Phase.FOLLOWING, Phase.STARTING):
             return
-        now = self.clock.now()
+        now, changed = self.clock.now(), "the user or its password has changed; sign in again"
+        for link in tuple(self.links.open):  # signed in, and not welcomed: one that waits for a client id, say
+            member = link.connection.peer.member
+            name = member.identity.user or ""
+            if not member.id and before.find(name) != users.find(name):
+                link.connection.close(ErrorCode.AUTHENTICATION, changed, now)
         for connection in tuple(self.shard.services.connections.values()):
             name = connection.member.identity.user or ""
             old, new = before.find(name), users.find(name)
             if new is None or old is None or new.secret != old.secret:
-                connection.close(ErrorCode.AUTHENTICATION, "the user or its password has changed; sign in again", now)
+                connection.close(ErrorCode.AUTHENTICATION, changed, now)
             elif not new.rights.enters(connection.namespace.name):
                 connection.close(ErrorCode.AUTHENTICATION, "the user no longer has a right in this namespace", now)
             elif new.rights != old.rights:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -195,6 +197,10 @@ def put(name: str, most: int, server: Server) -> None:
 USERS = {"anna": HASH}
 
 
+def address(broker: EmbeddedBroker) -> tuple[str, int]:
+    return "127.0.0.1", broker.server.port
+
+
 def test_a_restart_keeps_changes(tmp_path: Path) -> None:
     given: dict[str, Any] = {"data_dir": tmp_path / "data", "users": USERS}
     with EmbeddedBroker(**given) as broker:
@@ -259,6 +265,22 @@ def test_a_changed_user_loses_its_connections(tmp_path: Path) -> None:
         file.write_text(f"anna:{hash_password('third')}\n")  # the file is the latest change
         in_broker(broker, lambda server: server.user_store.reload())
         with ConnectionFactory(broker.url).create_connection("anna", "third"):
+            pass
+
+
+def test_a_changed_user_who_is_not_welcomed_yet_loses_its_connection() -> None:
+    given: dict[str, Any] = {"users": USERS, "settings": {"handshake_seconds": 3_600}}
+    with EmbeddedBroker(**given) as broker, closing(socket.create_connection(address(broker), DEADLINE)) as waiting:
+        until(broker, lambda server: len(server.links.open) == 1)
+
+        def change(server: Server) -> None:
+            (link,) = server.links.open
+            link.connection.peer.entitle(User("anna", HASH).identity)  # as after a handshake that waits
+            server.live.users.put("anna", User("anna", OTHER), None, 1)
+            server.user_store.renew()
+
+        in_broker(broker, change)
+        while waiting.recv(4_096):
             pass
 
 
