@@ -406,6 +406,15 @@ def test_refused_sends_are_found_with_the_clients_that_send_most() -> None:
     assert world.after()["sends_refused"].amount == 1
 
 
+def test_sends_refused_at_a_destination_that_does_not_exist_are_found_with_its_name() -> None:
+    world = World()
+    world.tallies.refuse(Refusal("test", "queue:payments", "security", "a"), world.clock.time, "a", 3)
+    found = world.after()["sends_refused"]
+    assert found.text == "refused: 3 messages; security at queue:payments, to a (3)"
+    assert (found.about["namespace"], found.about["address"]) == ("test", None)
+    assert "grant the right" in found.rule.advice
+
+
 def test_a_client_that_rolls_back_again_and_again_is_found() -> None:
     world = World()
     connection = world.connection(name="s")

@@ -334,14 +334,16 @@ class Attention:
             clients = sorted(of, key=lambda item: -item[1].count)
             names = ", ".join(f"{client} ({happened.count:,})" for client, happened in clients[:_NAMED])
             space = self._broker.namespaces.get(namespace)
+            at = None if space is None else space.destinations.get(address)
+            what = reason if at is not None or not address else f"{reason} at {address}"  # which does not exist
             found.add(
                 rules.SENDS_REFUSED,
                 (namespace, address, reason),
                 now,
                 total,
                 since=min(happened.first for _, happened in of),
-                detail=f"{reason}, to {names}" + (f" and {len(of) - _NAMED} more" if len(of) > _NAMED else ""),
-                at=None if space is None else space.destinations.get(address),
+                detail=f"{what}, to {names}" + (f" and {len(of) - _NAMED} more" if len(of) > _NAMED else ""),
+                at=at,
                 connection=self._connections.get(clients[0][1].connection),
                 space=namespace,
             )

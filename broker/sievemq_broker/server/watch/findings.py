@@ -75,7 +75,7 @@ SENDS_REFUSED: Final = Rule(
     "sends_refused",
     WARNING,
     "refused: {amount}; {detail}",
-    "Make room or raise the limit that is named, or correct the client.",
+    "Make room, raise the limit that is named, or grant the right (security); or correct the client.",
 )
 CONSUMER_STUCK: Final = Rule(
     "consumer_stuck",
