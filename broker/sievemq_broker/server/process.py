@@ -204,6 +204,8 @@ def run(settings: Settings, *, handover: bool = False, reread: Callable[[], Load
         the process's exit code: 0 after an ordered end, also while it was starting; 1 if it could not start; 75 if
         another broker has asked for its shard, or has, or may have, taken it over.
     """
+    # Until the broker is ready, its log has what goes wrong.
+    logs.configure("error" if settings.log_level == "error" else "warning", as_json=settings.json_logs)
     if settings.data_dir is not None or settings.store is not None:
         sys.setswitchinterval(_SWITCH_SECONDS)
     stopping = asyncio.Event()
@@ -215,13 +217,12 @@ def run(settings: Settings, *, handover: bool = False, reread: Callable[[], Load
             server.shard.ask()
         http = bind(server)
     except ListenError as error:
-        return _not_started(settings, str(error))
+        return _not_started(str(error))
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_serve(server, http, stopping))
 
 
-def _not_started(settings: Settings, reason: str) -> int:
-    logs.configure(settings.log_level, as_json=settings.json_logs)
+def _not_started(reason: str) -> int:
     log.error("broker.not_started", reason=reason)
     return 1
 
@@ -243,7 +244,7 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
         return _failed(http)
     except (StoreError, ListenError) as error:
         await server.stop()
-        code = _not_started(settings, str(error))
+        code = _not_started(str(error))
         return GONE_CODE if _is_gone(server, error) else code
     # Clients may come from here on; what imports for longer than all before it follows now.
     logs.configure(settings.log_level, as_json=settings.json_logs)

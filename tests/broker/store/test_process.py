@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from sievemq import ConnectionFactory
 from sievemq_broker.cli import broker
-from sievemq_broker.domain.journal import Batch
+from sievemq_broker.domain.journal import CHANGED, Batch
 from sievemq_broker.domain.store import AbandonedError
 from sievemq_broker.store import SqliteStore
 from sievemq_broker.store.blob import SavedEntry
@@ -149,6 +149,20 @@ def test_a_store_with_an_invalid_message_is_refused(tmp_path: Path) -> None:
     code, log = start(tmp_path)
     assert code == 1
     assert "cannot be decoded" in str(log[0]["reason"])
+
+
+def test_what_goes_wrong_while_a_broker_starts_is_in_its_log(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, reserve=0)
+    batch = Batch(1)
+    batch.accepted += [(1, b"\xc1 no envelope")]
+    batch.definitions["destination", ("default", "queue:q")] = (1,)
+    batch.definitions["namespace", ("default",)] = ()
+    batch.definitions[CHANGED, ("rule", "queue:q")] = (1, 0, None, "", '{"max_love": 1}')
+    write(store, batch)
+    store.close()
+    code, log = start(tmp_path)
+    assert code == 1
+    assert [record["event"] for record in log] == ["setting.not_restored", "broker.not_started"]
 
 
 def test_only_a_shared_store_has_another_broker_to_ask(tmp_path: Path) -> None:
