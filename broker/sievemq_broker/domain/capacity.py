@@ -107,8 +107,9 @@ def check(queue: Queue, messages: int, size: int) -> None:
     policy = queue.policy
     held = queue.depth + len(queue.scheduled)
     if policy.max_messages and held + queue.reserved_messages + messages > policy.max_messages:
+        added = f"; this would add {messages}" if messages > 1 else ""
         text = (
-            f"{queue.label} holds {counted(held, 'message')} and may hold {policy.max_messages}; "
+            f"{queue.label} holds {counted(held, 'message')} and may hold {policy.max_messages}{added}; "
             f"consume or purge some, or raise max_messages in {policy.where}"
         )
         raise _refusal(queue, messages, text, "max_messages")

@@ -297,6 +297,14 @@ def test_a_commit_of_more_than_the_limit_waits_until_nothing_is_there() -> None:
     assert world.browse("queue:small") == ["b", "c", "d"]
 
 
+def test_a_refused_commit_is_told_how_much_it_would_have_added() -> None:
+    world = small("fail")
+    sends = [("queue:small", message(name)) for name in "bcd"]
+    text = "queue:small holds 0 messages and may hold 2; this would add 3; consume or purge some, or raise max_messages"
+    with pytest.raises(RequestError, match=text):
+        world.namespace.commit(Sends(sends), NOW)
+
+
 def test_a_commit_drops_by_rule_and_counts() -> None:
     world = small("drop-oldest")
     world.namespace.commit(Sends([("queue:small", message(name)) for name in "abc"]), NOW)
