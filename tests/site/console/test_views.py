@@ -499,6 +499,17 @@ def test_the_record_of_actions(page: Page, broker: EmbeddedBroker) -> None:
     assert {row[5] for row in page.rows("Record")} == {"ops"}
 
 
+def test_what_nobody_asked_for_has_no_user_in_the_record(page: Page, broker: EmbeddedBroker) -> None:
+    def fill(server: Server) -> None:
+        server.audit.record("read_users_file", via="file")
+        server.audit.record("reload_settings", via="http")
+
+    broker._submit(fill).result()
+    open_view(page, broker, "#/default/record")
+    page.until("document.querySelector('table[aria-label=Record] tbody tr')")
+    assert {row[1]: row[5] for row in page.rows("Record")} == {"reload settings": "anonymous", "read users file": ""}
+
+
 def test_workbench_explains(page: Page, shop_broker: EmbeddedBroker) -> None:
     open_view(page, shop_broker, "#/default/workbench?destination=queue%3Aorders")
     page.fill("textarea.selector", "(region='EU') AND NOT amount <> 12.5")

@@ -12,6 +12,8 @@ const ONLY = [
   ["attempts", "Sign-ins and refusals"],
 ];
 
+const NOBODY = ["signal", "file"]; // what came so has no caller
+
 export default function record(context) {
   const { namespace } = context;
   const user = h("p", { class: "note" });
@@ -58,7 +60,7 @@ export default function record(context) {
         cell: (row) =>
           row.user
             ? h("a", { href: link([namespace, "record"], { user: row.user }) }, row.user)
-            : h("span", { class: "dim" }, "anonymous"),
+            : !NOBODY.includes(row.via) && h("span", { class: "dim" }, "anonymous"),
       },
       { label: "From", cell: (row) => [row.peer ?? "", h("div", { class: "dim" }, row.via)] },
     ],
