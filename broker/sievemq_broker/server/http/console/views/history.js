@@ -17,7 +17,7 @@ export default function history(context) {
     key: (row) => String(row.id),
     empty: nothing("Nothing has happened here."),
     columns: [
-      { label: "When", cell: (row) => h("span", { title: ago(row.time) }, time(row.time)) },
+      { label: "When", kind: "when", cell: (row) => h("span", { title: ago(row.time) }, time(row.time)) },
       { label: "What", kind: "main", cell: (row) => words(row.event, row.about) },
       {
         label: "On",
