@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from sievemq_broker.domain.store import DamagedError, StoreError
+from sievemq_broker.domain.store import DamagedError, LockedError, StoreError
 from sievemq_broker.store.blob import pack_value, unpack_value
 from sievemq_broker.store.database import DATABASE, FORMAT, HEAD, PAGE_BYTES, SCHEMA, connect, create_tables
 from sievemq_broker.store.errors import translated
@@ -306,7 +306,10 @@ class NewDirectory:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         self._directory = directory
-        self._lock = Lock(directory / "lock")
+        try:
+            self._lock = Lock(directory / "lock")
+        except LockedError as error:
+            raise StoreError(f"{str(error).partition(';')[0]}; name an empty directory") from error
         try:
             # What was interrupted before its end may be made anew. A store that has lost its database is none of it.
             ended = not (directory / (DATABASE + _PART)).exists()

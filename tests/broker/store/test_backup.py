@@ -285,7 +285,9 @@ class TestRestore:
 
     def test_a_store_in_use_is_not_restored_over_nor_from(self, backup: Path, tmp_path: Path) -> None:
         store = SqliteStore(tmp_path / "used", "name", reserve=0)
-        assert "in use by another broker" in run("restore", backup, tmp_path / "used").output
+        refused = run("restore", backup, tmp_path / "used").output
+        assert "in use by another broker" in refused
+        assert "name an empty directory" in refused, "to stop that one would be no help"
         assert "in use by another broker" in run("restore", tmp_path / "used", tmp_path / "new").output
         store.close()
 
