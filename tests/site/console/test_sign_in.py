@@ -188,6 +188,23 @@ def test_forbidden_actions_are_disabled_with_a_reason(page: Page, guarded: Embed
     assert page.value(REASONS)["Remove…"].startswith("You have no right to manage topic:prices.")
 
 
+def test_only_who_may_manage_a_queue_closes_its_consumers(page: Page, guarded: EmbeddedBroker) -> None:
+    page.open(f"{guarded.http_url}/")
+    page.until("document.querySelector('#user') !== null")
+    sign_in(page)
+    page.shows("Deepest queues")
+    with ConnectionFactory(guarded.url, client_id="worker").create_context("boss", "rosebud") as client:
+        client.create_consumer(client.create_queue("open"))
+        open_view(page, guarded, "#/default/client/worker")
+        page.shows("Only connections to namespaces that you may view as a whole are listed.")
+        page.click("td.check input")
+        refused = "You have no right to manage queue:open. An administrator can grant it."
+        assert page.value(REASONS)["Close…"] == refused
+        page.click("td.main a")
+        page.shows("Messages that it holds")
+        assert page.value(REASONS)["Close…"] == refused
+
+
 def test_a_user_with_all_rights_can_press_every_button(page: Page, guarded: EmbeddedBroker) -> None:
     page.open(f"{guarded.http_url}/")
     page.until("document.querySelector('#user') !== null")

@@ -582,6 +582,7 @@ class Consumer(Answer, kw_only=True):
     examined: Annotated[int, Meta(description="Messages that arrived since this selector is in use here.")]
     match_ratio: Annotated[float | None, Meta(description="matched / examined; null before the first message.")]
     attention: Marks
+    may: May
 
 
 class ConsumerTotals(Answer, kw_only=True):

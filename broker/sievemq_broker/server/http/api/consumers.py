@@ -246,5 +246,6 @@ def _show(call: Call[Any, Any], row: _Row) -> answers.Consumer:
         matched=matched,
         examined=examined,
         attention=call.server.attention.marks(consumer),
+        may=call.identity.verbs(connection.namespace.name, row.address),
         match_ratio=round(matched / examined, 4) if examined else None,
     )

@@ -18,7 +18,7 @@ export default function client(context) {
     label: "Connections",
     columns: connectionColumns().filter(({ label }) => label !== "Client id"),
     key: (row) => row.id,
-    empty: nothing("Not connected.", "No connection has this client id now."),
+    empty: nothing("No connections.", "Only connections to namespaces that you may view as a whole are listed."),
   });
   const subscribed = new Table({
     label: "Subscriptions",

@@ -16,8 +16,9 @@ import {
   section,
   selectorLink,
 } from "../parts.js";
+import { allow } from "../rights.js";
 import { Table } from "../table.js";
-import { closeConsumers, consumerBadges, ratio } from "./consumers.js";
+import { closeConsumers, closingRefused, consumerBadges, ratio } from "./consumers.js";
 import { columns } from "./messages.js";
 
 const PAGE = 50;
@@ -51,6 +52,7 @@ export default function consumer(context) {
   async function read(signal) {
     row = await api.get(api.path("consumers", id), {}, signal);
     put(badges, consumerBadges(row));
+    allow(close, closingRefused([row]));
     put(lead, "Consumer of ", destinationLink(namespace, row.address));
     put(
       figures,

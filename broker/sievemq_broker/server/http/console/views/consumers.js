@@ -7,6 +7,7 @@ import { h } from "../dom.js";
 import { duration, number } from "../format.js";
 import { Listing } from "../listing.js";
 import { badge, clientLink, connectionLink, consumerLink, destinationLink, nothing, selectorLink } from "../parts.js";
+import { firstOf, refusal } from "../rights.js";
 import { figure } from "../table.js";
 
 const ONLY = [
@@ -25,12 +26,11 @@ export const consumerBadges = (row) => [
 /**
  * A list of consumers.
  * @param {object} context of the view. @param {object} whose parameters of the API.
- * @param {{client?: boolean, destination?: boolean, subscription?: boolean, reason?: () => string | null, empty?: Node}}
- *   shown which columns; why none may be closed.
+ * @param {{client?: boolean, destination?: boolean, subscription?: boolean, empty?: Node}} shown which columns.
  */
 export function consumerList(context, whose, shown) {
   const { namespace } = context;
-  const { client = true, destination = true, subscription = false, reason = () => null } = shown;
+  const { client = true, destination = true, subscription = false } = shown;
   return new Listing({
     label: "Consumers",
     nouns: ["consumer", "consumers"],
@@ -75,7 +75,7 @@ export function consumerList(context, whose, shown) {
       figure("Oldest", "oldest", (row) => (row.oldest_ms ? duration(row.oldest_ms) : "–")),
       figure("Credit", "credit"),
     ],
-    verbs: [{ text: "Close…", kind: "risky", run: closeConsumers, reason }],
+    verbs: [{ text: "Close…", kind: "risky", run: closeConsumers, reason: closingRefused }],
   });
 }
 
@@ -86,6 +86,9 @@ export const closeConsumers = (rows) =>
     words: "Unacknowledged messages stay with the session until it acknowledges or ends. The clients get an error.",
     path: (row) => api.destination(row.namespace, row.address, "consumers", row.id),
   });
+
+/** Why some of these consumers cannot be closed. */
+export const closingRefused = (rows) => firstOf(rows.map(({ may, address }) => refusal(may, "manage", address)));
 
 /** The share of messages that its selector matched. */
 export function ratio(row) {

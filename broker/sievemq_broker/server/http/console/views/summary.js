@@ -6,7 +6,7 @@ import { h, put } from "../dom.js";
 import { marks, range, rangeChoice } from "../ranges.js";
 import { brokerTime, bytes, compact, duration, number } from "../format.js";
 import { button, facts, gauge, nothing, section } from "../parts.js";
-import { allow, refusal } from "../rights.js";
+import { allow } from "../rights.js";
 import { changeRulesOf, refusals, rulesOf } from "../rules.js";
 import { Table } from "../table.js";
 import { consumerList } from "./consumers.js";
@@ -32,14 +32,12 @@ export default function summary({ namespace, address, isQueue, query, read: rere
     key: subscriptionKey,
     empty: nothing("No subscriptions.", "Messages published now are dropped."),
   });
-  let reason = null; // why the user may not close consumers
   const consumers = consumerList(
     { namespace, query, read: reread },
     { destination: address },
     {
       destination: false,
       subscription: !isQueue,
-      reason: () => reason,
       empty: isQueue
         ? nothing("No consumers.", "Messages of this queue wait.")
         : nothing("No consumers.", "This topic has no open consumer."),
@@ -68,7 +66,6 @@ export default function summary({ namespace, address, isQueue, query, read: rere
   );
 
   async function read(signal, _, state) {
-    reason = refusal(state.may, "manage", address);
     put(figures, facts(figuresOf(state, isQueue)));
     put(rules, facts(rulesOf(state, namespace)));
     if (!shown) allow(changing, (await refusals(signal))[0]);
