@@ -33,6 +33,9 @@ from sievemq_broker.users.passwords import is_hash
 MOST_PATTERNS: Final = 250
 MOST_USERS: Final = 2_000
 
+#: Characters of the name of a changed entry: a longer pattern takes long to compile, and fits no address.
+MOST_CHARACTERS: Final = 1_000
+
 T = TypeVar("T")
 
 log = logs.get("server")
@@ -114,8 +117,11 @@ class Layer(Generic[T]):
             others: so many others will be changed for the first time before it.
 
         Raises:
-            RefusedError: there are too many changes; or the settings have the user's password in clear.
+            RefusedError: there are too many changes; its name is too long; or the settings have the user's password in
+                clear.
         """
+        if len(name) > MOST_CHARACTERS:
+            raise RefusedError(f"a pattern may have {MOST_CHARACTERS} characters, and this one has {len(name)}")
         if name not in self.changes and len(self.changes) + others >= self._most:
             raise RefusedError(
                 f"no more than {self._most} {self.kind}s may be changed at run time; put some into the configuration, "

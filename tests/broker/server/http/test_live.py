@@ -127,6 +127,7 @@ def test_only_what_the_caller_has_read_is_changed(api: Api) -> None:
         ("PUT", rule("a"), {"rules": {"at_limit": "wait"}}, "INVALID_RULE", "must be one of fail, block"),
         ("PUT", rule("a"), {"rules": {"delay": 10**40}}, "INVALID_RULE", f"delay must be at most {2**62}"),
         ("PUT", rule("a"), {"rules": {"slow_consumer_seconds": 2**63}}, "INVALID_RULE", "must be at most"),
+        ("PUT", rule("a" * 1_000), {"rules": {}}, "ILLEGAL_STATE", "may have 1000 characters, and this one has 1006"),
         ("PUT", rule("quue:a"), {"rules": {}}, "INVALID_RULE", "did you mean queue:a?"),
         ("PUT", rule("a", of="limits"), {"rules": {"max_attempts": 1}}, "INVALID_RULE", "has no rule 'max_attempts'"),
         ("PUT", rule("a"), {}, "BAD_REQUEST", "missing required field `rules`"),
