@@ -291,7 +291,7 @@ class Server:
         keeper, memory, links = self.shard.keeper, self.memory, self.links
         commits, sign_ins = self.shard.commits, self.authenticator.sign_ins
         return Whole(
-            phase="" if self.phase is Phase.READY else self.phase.value,
+            phase="" if self.phase in (Phase.READY, Phase.DRAINING) else self.phase.value,
             stuck=self.trouble,
             full_disk=self.full_disk,
             blocked=self.shard.services.blocked,

@@ -63,7 +63,7 @@ class Whole:
     """Figures of the broker as a whole.
 
     Attributes:
-        phase: as text, if it serves no clients; empty if it does.
+        phase: as text, if it serves no clients; empty if it does, or ends in order.
         stuck: why nothing can be written; None while it can.
         full_disk: why PERSISTENT messages are not accepted; None while they are.
         blocked: why all producers wait; None while they do not.

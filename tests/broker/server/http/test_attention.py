@@ -11,6 +11,7 @@ from sievemq import ConnectionFactory, JMSContext
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain import Broker
 from sievemq_broker.server.http.api import series
+from sievemq_broker.server.server import Phase
 from sievemq_broker.thresholds import Thresholds
 
 from .conftest import Api, at, send
@@ -34,6 +35,17 @@ def look(broker: EmbeddedBroker) -> None:
 
 def found(api: Api) -> dict[str, dict[str, Any]]:
     return {row["rule"]: row for row in api.get("/api/v1/attention")["findings"]}
+
+
+def test_an_end_in_order_needs_no_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedBroker(settings=SETTINGS) as broker:
+        monkeypatch.setattr(broker.server, "phase", Phase.DRAINING)
+        look(broker)
+        assert broker.call(lambda _: dict(broker.server.attention.listed)) == {}
+        monkeypatch.setattr(broker.server, "phase", Phase.FAILED)
+        look(broker)
+        assert broker.call(lambda _: [rule.name for rule, _ in broker.server.attention.listed]) == ["not_ready"]
+        monkeypatch.setattr(broker.server, "phase", Phase.READY)
 
 
 def test_what_is_found_is_listed_with_its_object_and_marks_its_rows() -> None:
