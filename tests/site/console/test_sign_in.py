@@ -59,6 +59,20 @@ def test_who_was_refused_and_who_failed_to_sign_in(page: Page, broker: EmbeddedB
     assert "No client has rolled back." in shown
 
 
+def test_the_rights_of_a_user_are_lines_that_fit_a_phone(page: Page) -> None:
+    rights = [{"may": ["send"], "destination": f"queue:{name}.orders-of-the-shop.*"} for name in ("DLQ", "eu")]
+    users = {"anna": "rosebud", "shop": {"password": "x", "rights": rights}}
+    with EmbeddedBroker(http=True, settings={"users": users}) as broker:
+        page.open(f"{broker.http_url}/sign-in")
+        sign_in(page)
+        page.shows("Deepest queues")
+        page.resize(390)
+        open_view(page, broker, "#/default/rules")
+        page.shows("send: queue:DLQ.orders-of-the-shop.* in default\nsend: queue:eu.orders-of-the-shop.* in default")
+        cut = "[...document.querySelectorAll('.table td')].filter((cell) => cell.scrollWidth > cell.clientWidth)"
+        assert page.value(f"{cut}.map((cell) => cell.innerText)") == []
+
+
 def test_signing_in_changing_something_and_signing_out(page: Page, broker: EmbeddedBroker) -> None:
     page.open(f"{broker.http_url}/")
     page.until("location.pathname === '/sign-in' && document.querySelector('#user') !== null")

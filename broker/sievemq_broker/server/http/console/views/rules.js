@@ -37,7 +37,7 @@ export default function rules({ read: reread }) {
       empty,
       columns: [
         { label: "Pattern", kind: "main", cell: (row) => [h("code", row.pattern), " ", removed(row)] },
-        { label: place === "rules" ? "Rules" : "Limits", cell: (row) => inShort(row.rules) },
+        { label: place === "rules" ? "Rules" : "Limits", kind: "code", cell: (row) => inShort(row.rules) },
         { label: "From", cell: source },
         actions(place, (row) => change(place, { ...row, etag: row.etag || null })),
       ],
@@ -51,7 +51,7 @@ export default function rules({ read: reread }) {
     empty: nothing("No users."),
     columns: [
       { label: "User", kind: "main", cell: (row) => [h("span", row.name), " ", removed(row)] },
-      { label: "Rights", cell: (row) => (row.everything ? "everything" : lines(row) || "none") },
+      { label: "Rights", kind: "code", cell: rightsOf },
       { label: "From", cell: source },
       actions("users", changeUser),
     ],
@@ -114,5 +114,8 @@ export default function rules({ read: reread }) {
 
   return { title: "Rules and users", node, read };
 }
+
+const rightsOf = (row) =>
+  h("div", (row.everything ? "everything" : lines(row) || "none").split("\n").map((line) => h("div", line)));
 
 const removed = (row) => row.removed && badge("removed", "warn");
