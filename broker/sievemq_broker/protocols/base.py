@@ -322,6 +322,8 @@ class BaseConnection(ABC, Generic[OutletT]):
     def clock_jumped(self, by: int) -> None:
         """The machine's clock was set by this many ms: deadlines of the peer move with it."""
         self._heartbeat.clock_jumped(by)
+        for sender in self.peer.blocked_senders:
+            sender.clock_jumped(by)
 
     def close(self, code: ErrorCode, text: str, now: int) -> None:
         """End the connection from this side, with the error as its last output. Idempotent."""

@@ -51,6 +51,10 @@ class BlockedSender:
         if envelope is not None:
             rooms.keep(self.kept)
 
+    def clock_jumped(self, by: int) -> None:
+        """The machine's clock was set by so many ms: it has waited as long as before."""
+        self.since += by
+
     @property
     def places(self) -> tuple[Limited, ...]:
         return tuple(self._places)

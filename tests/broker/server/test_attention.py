@@ -704,7 +704,9 @@ def test_a_clock_jump_finds_nothing(by: int) -> None:
     world.clock.time += by
     world.attention.clock_jumped(by)
     world.slow.clock_jumped(by)
-    assert list(world.after()) == ["nearly_full"]
+    after = world.after()
+    assert list(after) == ["nearly_full"]
+    assert after["nearly_full"].since == before["nearly_full"].since + by
     assert list(world.after(5)) == ["client_slow", "queue_full"]
 
 

@@ -69,6 +69,15 @@ def test_sends_above_the_limit_block_and_the_client_learns_which_limit(world: Wo
     assert not world.broker.rooms.bytes
 
 
+def test_a_sender_has_waited_as_long_after_a_clock_jump(world: World) -> None:
+    client = world.client()
+    client.send(client.session(), "a", "b", "c", to="queue:full")
+    (sender,) = client.broker.peer.blocked_senders
+    since = sender.since
+    client.broker.clock_jumped(3_600_000)
+    assert sender.since == since + 3_600_000
+
+
 def test_skipped_messages_take_no_memory_and_are_delivered_later_in_order(world: World) -> None:
     client = world.client()
     session = client.session()

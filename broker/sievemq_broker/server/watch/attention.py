@@ -223,6 +223,9 @@ class Attention:
             watched.jump(by)
         self._congested = {connection: since + by for connection, since in self._congested.items()}
         self._sign_ins.jump(by)
+        self.listed = {key: replace(finding, since=finding.since + by) for key, finding in self.listed.items()}
+        self._earlier = {about: since + by for about, since in self._earlier.items()}
+        self._earlier_until += by
 
     # -- a round ----------------------------------------------------------------------------------------------------
 
