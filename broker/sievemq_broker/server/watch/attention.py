@@ -8,6 +8,7 @@ takes time is found by comparing two rounds.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
@@ -30,7 +31,7 @@ from sievemq_broker.server.watch.rounds import Round
 from sievemq_broker.server.watch.slow_consumers import SlowConsumers
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.recent import Happened
-from sievemq_broker.session.tally import Tallies
+from sievemq_broker.session.tally import Refusal, Tallies
 from sievemq_broker.thresholds import Thresholds
 from sievemq_core.message.dead_letters import PREFIX
 
@@ -324,30 +325,27 @@ class Attention:
     def _look_at_tallies(self, found: _Found, now: int) -> None:
         """Find what was refused to clients lately, and what they roll back."""
         thresholds, since = self.thresholds, now - self.thresholds.quiet_seconds * 1000
-        refused: dict[tuple[str, str, str], list[tuple[str, Happened]]] = {}
+        refused: dict[tuple[str, str, str], list[tuple[Refusal, Happened]]] = {}
         for refusal, happened in self._tallies.refusals.since(since) if thresholds.refused_sends else ():
             space = self._broker.namespaces.get(refusal.namespace)
             exists = space is not None and refusal.destination in space.destinations
             key = refusal.namespace, refusal.destination if exists else "", refusal.reason
-            refused.setdefault(key, []).append((refusal.client, happened))
+            refused.setdefault(key, []).append((refusal, happened))
         for (namespace, address, reason), of in refused.items():
             total = sum(happened.count for _, happened in of)
             if total < thresholds.refused_sends:
                 continue
-            clients = sorted(of, key=lambda item: -item[1].count)
-            names = ", ".join(f"{client} ({happened.count:,})" for client, happened in clients[:_NAMED])
             space = self._broker.namespaces.get(namespace)
-            at = None if space is None else space.destinations.get(address)
-            what = reason if at is not None or not address else f"{reason} at {address}"  # which does not exist
+            most = max(of, key=lambda item: item[1].count)[1]
             found.add(
                 rules.SENDS_REFUSED,
                 (namespace, address, reason),
                 now,
                 total,
                 since=min(happened.first for _, happened in of),
-                detail=f"{what}, to {names}" + (f" and {len(of) - _NAMED} more" if len(of) > _NAMED else ""),
-                at=at,
-                connection=self._connections.get(clients[0][1].connection),
+                detail=_refused(of, not address),
+                at=None if space is None else space.destinations.get(address),
+                connection=self._connections.get(most.connection),
                 space=namespace,
             )
         for client, happened in self._tallies.rollbacks.since(since) if thresholds.rollbacks else ():
@@ -593,6 +591,26 @@ class _Found:
         order = {rule: place for place, rule in enumerate(RANKED)}
         chosen.sort(key=lambda item: (order[item[0][0]], item[1].since))
         return dict(chosen)
+
+
+def _refused(of: list[tuple[Refusal, Happened]], is_missing: bool) -> str:
+    """What was refused, all for one reason, and to whom.
+
+    Args:
+        is_missing: at destinations that do not exist; the latest is named.
+    """
+    text, clients = of[0][0].reason, Counter[str]()
+    places = [place for place in dict.fromkeys(refusal.destination for refusal, _ in of) if place]
+    if is_missing and places:
+        text += f" at {places[0]}" + _more(len(places) - 1)
+    for refusal, happened in of:
+        clients[refusal.client] += happened.count
+    names = ", ".join(f"{client} ({count:,})" for client, count in clients.most_common(_NAMED))
+    return f"{text}, to {names}{_more(len(clients) - _NAMED)}"
+
+
+def _more(number: int) -> str:
+    return f" and {number:,} more" if number > 0 else ""
 
 
 def _lasts(since: int, seconds: int, now: int) -> bool:
