@@ -38,7 +38,7 @@ export default function rules({ read: reread }) {
       columns: [
         { label: "Pattern", kind: "main", cell: (row) => [h("code", row.pattern), " ", removed(row)] },
         { label: place === "rules" ? "Rules" : "Limits", kind: "code", cell: (row) => inShort(row.rules) },
-        { label: "From", cell: source },
+        { label: "From", kind: "kinds", cell: source },
         actions(place, (row) => change(place, { ...row, etag: row.etag || null })),
       ],
     });
@@ -52,7 +52,7 @@ export default function rules({ read: reread }) {
     columns: [
       { label: "User", kind: "main", cell: (row) => [h("span", row.name), " ", removed(row)] },
       { label: "Rights", kind: "code", cell: rightsOf },
-      { label: "From", cell: source },
+      { label: "From", kind: "kinds", cell: source },
       actions("users", changeUser),
     ],
   });
