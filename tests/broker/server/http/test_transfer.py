@@ -212,6 +212,9 @@ def test_an_import_that_stops_names_the_line_from_which_to_go_on(api: Api) -> No
     answer = bring(api, *({"kind": "none", "expiration": number % 2} for number in range(9))).json
     assert (answer["touched"], answer["skipped"], answer["more"]) == (2, 4, True)
     assert (answer["stopped"]["error"], answer["stopped"]["details"]["line"]) == ("RESOURCE_ALLOCATION", 5)
+    refused = api.get("/api/v1/refusals")["refused"]
+    found = [row for row in refused if (row["namespace"], row["address"]) == (api.namespace, "queue:copies")]
+    assert [(row["reason"], row["client"], row["count"]) for row in found] == [("max_messages", "management port", 1)]
     assert api.get(at("queue:copies"))["depth"] == 2
 
 

@@ -60,12 +60,13 @@ def refuse_while_blocked(call: Call[Any, Any], messages: int = 0) -> None:
     blocked = call.server.shard.services.blocked
     if blocked is not None:
         if messages:
-            _count_refusal(call, "max_memory_bytes", messages)
+            count_refusal(call, "max_memory_bytes", messages)
         text = f"producers are held back: {blocked}"
         raise ApiError(503, "RESOURCE_ALLOCATION", text, {"blocked": blocked}, {"Retry-After": "1"})
 
 
-def _count_refusal(call: Call[Any, Any], reason: str, messages: int = 1) -> None:
+def count_refusal(call: Call[Any, Any], reason: str, messages: int = 1) -> None:
+    """Messages to the destination of the path are refused."""
     client = call.identity.user or "management port"
     refusal = Refusal(call.namespace().name, str(call.address()), reason, client)
     call.server.shard.services.tallies.refuse(refusal, call.now, messages=messages)
@@ -160,7 +161,7 @@ async def send_message(call: Call[Any, requests.Send]) -> answers.Sent:
         space.check_room(address, envelope)
         space.transfer(address, envelope, now)  # this sender cannot be made to wait
     except SieveError as error:
-        _count_refusal(call, reason_of(error))
+        count_refusal(call, reason_of(error))
         raise
     call.server.turn.worked()
     fields = envelope.fields

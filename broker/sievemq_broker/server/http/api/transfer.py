@@ -24,6 +24,7 @@ from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.messages import (
     MESSAGES,
     SEND_BYTES,
+    count_refusal,
     find_message,
     number_or_name,
     refuse_while_blocked,
@@ -36,6 +37,7 @@ from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.tasks import ROW, run
 from sievemq_broker.session.checks import check_message, with_readable_properties
 from sievemq_broker.session.rights import Verb
+from sievemq_broker.session.tally import reason_of
 from sievemq_core.errors import FormatError, RequestError
 from sievemq_core.message.envelope import (
     BODY,
@@ -117,7 +119,7 @@ async def import_messages(call: Call[Any, requests.Import]) -> answers.Touched:
     All lines are checked before the first message is sent. Expired messages are skipped. `stopped` says why a message
     was refused, and its details in which `line`, counted from 1; those before it are sent.
     """
-    refuse_while_blocked(call, messages=len(call.body.lines))
+    refuse_while_blocked(call, messages=0 if call.body.dry_run else len(call.body.lines))
     address, limit = str(call.address()), call.server.shard.services.settings.body_bytes
     records = await run(call.server, partial(_read, call.body.lines, limit))
     now = call.now
@@ -129,8 +131,9 @@ async def import_messages(call: Call[Any, requests.Import]) -> answers.Touched:
     outcome = await run(call.server, partial(management.bring, call.namespace, address, envelopes, expired))
     call.server.turn.worked()
     answer = touched(outcome, False)
-    if answer.stopped is None:
+    if outcome.stopped is None or answer.stopped is None:
         return answer
+    count_refusal(call, reason_of(outcome.stopped))
     line = {"line": numbers[outcome.touched]}
     return replace(answer, stopped=replace(answer.stopped, details=answer.stopped.details | line))
 
