@@ -385,6 +385,7 @@ def test_a_connection_its_consumers_and_its_client_id_lead_to_each_other(
     page.shows("Consumer of queue:orders")
     held = page.rows("Messages that it holds")
     assert len(held) == 22
+    assert page.value("document.querySelectorAll('main tbody .badge.warn').length") == 0  # at its first consumer
     page.click(".facts a", "picker-2")  # its client id
     page.shows("client id", ".lead")
     assert [len(page.rows(label)) for label in ("Connections", "Subscriptions", "Consumers")] == [1, 0, 1]

@@ -164,7 +164,8 @@ export function columns(at) {
     {
       label: "Attempts",
       kind: "number",
-      cell: (row) => (row.delivery_count ? badge(String(row.delivery_count), "warn") : "0"),
+      cell: ({ delivery_count: times, state }) =>
+        times > Number(state === "in_flight") ? badge(String(times), "warn") : String(times),
     },
   ];
 }
