@@ -37,8 +37,8 @@ def test_a_queue_shows_every_rule_and_has_them_changed(page: Page, broker: Embed
     page.until("document.querySelector('dialog') !== null")
     page.fill("dialog .rule-fields .field:nth-child(1) input", "5")
     page.click("dialog button", "Apply now")
-    page.says("The rules of queue:orders.eu apply. They end with the broker.")
     page.until("document.querySelector('dialog') === null")
+    page.shows("The rules of queue:orders.eu apply. They end with the broker.", "body")  # behind the dialog too
     assert (policy(broker).max_messages, policy(broker).max_attempts) == (5, 3)
     page.shows("queue:orders.eu", "dl a")
 

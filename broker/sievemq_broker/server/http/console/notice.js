@@ -16,8 +16,10 @@ export function notice(text, kind = "good") {
     h("span", text),
     h("button", { type: "button", class: "plain", "aria-label": "Dismiss", click: () => node.remove() }, "×"),
   );
-  // A modal dialog hides what is outside of it.
-  (document.querySelector("dialog[open]") ?? document.body).append(place);
+  // A modal dialog hides what is outside of it, and takes away what is inside when it closes.
+  const dialog = document.querySelector("dialog[open]");
+  dialog?.addEventListener("close", () => document.body.append(place), { once: true });
+  (dialog ?? document.body).append(place);
   place.append(node);
   setTimeout(() => node.remove(), kind === "bad" ? 2 * STAYS : STAYS);
   return node;
