@@ -274,17 +274,20 @@ def test_waiting_messages_are_compact(world: World) -> None:
 def test_a_waiting_message_takes_little_more_than_its_bytes(world: World) -> None:
     count = 4_000
     world.send("queue:q", *("m" for _ in range(300)))  # their sequences are numbers that Python has anyway
-    tracemalloc.start(1)
-    try:
-        for number in range(count):
-            world.send("queue:q", message(f"m{number}", body=bytes(256)))
-        traced = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    packed = sum(len(entry.envelope.packed) for entry in world.namespace.queue("queue:q").main.waits(-1, 9_999)[300:])
+    taken = []
+    for part in range(5):
+        tracemalloc.start(1)
+        try:
+            for number in range(count):
+                world.send("queue:q", message(f"m{part}{number}", body=bytes(256)))
+            traced = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        waiting = world.namespace.queue("queue:q").main.waits(-1, 99_999)[-count:]
+        taken.append((traced - sum(len(entry.envelope.packed) for entry in waiting)) / count)
     # Around the bytes 33, Envelope 80, Entry 96, its sequence 28, and a place in the lane of 8 to 14. Compiled,
-    # Envelope has a pointer more, and the sequence is no object. Other threads of the process may take 16 KB.
-    assert (traced - packed) / count < 33 + 80 + 96 + 28 + 15 + 4
+    # Envelope has a pointer more, and the sequence is no object. Other threads of the process take some now and then.
+    assert min(taken) < 33 + 80 + 96 + 28 + 15 + 4
 
 
 def test_entry_and_envelope_take_at_most_96_bytes_in_either_build(world: World) -> None:

@@ -100,7 +100,8 @@ def test_the_whole_brokers_limit(size: int, mode: int) -> None:
             until_somebody_waits(broker)
             with ConnectionFactory(broker.url).create_context() as context:
                 assert sorted(taken(context, "q", PRODUCERS * count)) == list(range(PRODUCERS * count))
-        assert limit // 2 < watch.memory <= limit
+        # What fifty connections have sent and the broker has not read yet fills the rest.
+        assert limit // 4 < watch.memory <= limit
 
 
 @pytest.mark.parametrize("mode", [JMSContext.AUTO_ACKNOWLEDGE, JMSContext.SESSION_TRANSACTED])

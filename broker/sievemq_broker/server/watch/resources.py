@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import time
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ def read_resources(proc: Path = _PROC) -> Resources:
         proc: what the kernel tells of this process.
     """
     try:
-        memory = int((proc / "statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        memory = int((proc / "statm").read_text(encoding="ascii").split()[1]) * mmap.PAGESIZE
         files = len(os.listdir(proc / "fd"))  # noqa: PTH208  a path for each takes twice the time
     except (OSError, ValueError):  # no Linux
         memory = files = 0
