@@ -47,7 +47,8 @@ def senders(broker: EmbeddedBroker, address: str, count: int, size: int, mode: i
 
     def send(number: int) -> None:
         try:
-            with ConnectionFactory(broker.url).create_context(mode) as context:
+            patient = ConnectionFactory(broker.url, close_timeout=int(DEADLINE * 1_000))
+            with patient.create_context(mode) as context:
                 kind, _, name = address.partition(":")
                 destination = context.create_topic(name) if kind == "topic" else context.create_queue(name)
                 producer = context.create_producer().set_delivery_mode(1)
