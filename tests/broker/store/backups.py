@@ -251,7 +251,7 @@ def measure(folder: Path, where: str, backups: int, messages: int, size: int) ->
         try:
             load.until(20)
             probe.taken()
-            time.sleep(5)
+            load.until(120)
             print(f"before: {probe.taken()}", flush=True)
             for number in range(backups):
                 before, late, begun = load.confirmed.copy(), lag_of(http_url), time.perf_counter()

@@ -176,6 +176,7 @@ def owning() -> Rig:
 
 
 def test_an_owner_warns_once_its_last_follower_has_gone(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     rig = owning()
     warnings: list[list[str]] = []
     for followers in (0, None, 1, 0, 0, 0, 2, None):
@@ -185,6 +186,7 @@ def test_an_owner_warns_once_its_last_follower_has_gone(caplog: pytest.LogCaptur
     gone = ["no follower: the last one has gone, and no broker would take the shard over"]
     assert warnings == [[], [], [], [], gone, gone, [], []], "one that was never followed is none that has lost it"
     assert caplog.text.count("store.no_follower") == 1
+    assert caplog.text.count("store.has_follower") == 1, "it was told once"
 
 
 # -- a follower

@@ -173,6 +173,14 @@ def quietly(close: Callable[[], object]) -> None:
         close()
 
 
+def until_sampled(broker: Broker) -> None:
+    """Wait until charts have some samples more."""
+    with urlopen(f"{broker.http_url}/api/v1/events", timeout=PATIENCE) as stream:
+        for _ in range(3):
+            while b"event: tick" not in stream.readline():
+                pass
+
+
 # -- the incidents ----------------------------------------------------------------------------------------------------
 
 
@@ -308,7 +316,7 @@ def dead_follower(stage: Stage, ends: ExitStack) -> Broker | None:
     follower = Process(*options)
     ends.callback(follower.close)
     follower.event("store.follows")
-    time.sleep(12)  # the owner has seen it
+    owner.event("store.has_follower")
     follower.popen.kill()
     return Broker(record["url"], record["http_url"])
 
@@ -324,7 +332,7 @@ def doubled_consumers(stage: Stage, ends: ExitStack) -> Broker:
             consumers.append(context.create_consumer(Queue("jobs")))
 
     deploy("v1")
-    time.sleep(3)
+    until_sampled(broker)
     note = json.dumps({"text": "worker v2 is deployed"}).encode()
     urlopen(Request(f"{broker.http_url}/api/v1/history", note, {"Content-Type": "application/json"})).close()
     deploy("v2")

@@ -517,10 +517,11 @@ class Keeper:
             log.error("clock.apart", seconds=round(offset, 3), note=f"set the clock: {self._because_apart}")
 
     def _counted(self, followers: int | None) -> None:
-        """So many brokers would take the shard over; log once that the last one has gone."""
+        """So many brokers would take the shard over; log once that there is one, and once that the last one has gone."""
         if followers:
-            self._told.add("followed")
             self._unfollowed = 0
+            if self._begins("followed", True):
+                log.info("store.has_follower", note="another broker would take the shard over")
         elif followers == 0 and "followed" in self._told:
             self._unfollowed += 1
         if self._begins("no follower", self._unfollowed >= UNFOLLOWED_LOOKS):
