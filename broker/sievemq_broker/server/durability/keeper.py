@@ -517,7 +517,7 @@ class Keeper:
             log.error("clock.apart", seconds=round(offset, 3), note=f"set the clock: {self._because_apart}")
 
     def _counted(self, followers: int | None) -> None:
-        """So many brokers would take the shard over; log once that there is one, and once that the last one has gone."""
+        """So many brokers would take the shard over; log the first one, and that the last one has gone."""
         if followers:
             self._unfollowed = 0
             if self._begins("followed", True):

@@ -150,7 +150,7 @@ def test_errors(api: Api, method: str, path: str, body: Any, error: str, text: s
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[EmbeddedBroker]:
     users = {
-        "root": HASH,
+        "owner": HASH,
         "clear": {"password": "secret", "rights": [{"may": ["view"], "namespace": "*"}]},
         "manager": {"password": HASH, "rights": [{"may": ["manage"], "namespace": "*"}]},
         "anna": {"password": HASH, "rights": [{"may": ["send"], "destination": "queue:a"}]},
@@ -160,55 +160,57 @@ def guarded(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 
 
 def test_users_are_added_changed_removed_and_reset(guarded: EmbeddedBroker) -> None:
-    root = signed(guarded, "root")
-    listed = root.get("/api/v1/users")
+    owner = signed(guarded, "owner")
+    listed = owner.get("/api/v1/users")
     assert [(row["name"], row["everything"], row["hashed"]) for row in listed["users"]] == [
         ("anna", False, True),
         ("clear", False, False),
         ("manager", False, True),
-        ("root", True, True),
+        ("owner", True, True),
     ]
     assert listed["required"]
-    made = root("PUT", "/api/v1/users/max", {"password": "other", "rights": [{"may": ["consume"], "destination": "a"}]})
-    assert (made.status, made.json["kept"], made.json["changed_by"]) == (201, True, "root")
+    made = owner(
+        "PUT", "/api/v1/users/max", {"password": "other", "rights": [{"may": ["consume"], "destination": "a"}]}
+    )
+    assert (made.status, made.json["kept"], made.json["changed_by"]) == (201, True, "owner")
     assert made.json["rights"] == [{"may": ["consume"], "destination": "queue:a", "namespace": "default"}]
     with ConnectionFactory(guarded.url).create_connection("max", "other"):
         pass
-    put = partial(root, "PUT", "/api/v1/users/anna")
+    put = partial(owner, "PUT", "/api/v1/users/anna")
     assert put({"rights": [{"may": ["browse"]}]}).json["rights"][0]["may"] == ["browse"]
     assert put({"password": hash_password("new")}).json["rights"][0]["may"] == ["browse"]
     with ConnectionFactory(guarded.url).create_connection("anna", "new"):
         pass
     assert put({"everything": True}).json["everything"]
     assert put({"password": "new", "scram": True}).json["hashed"]
-    (gone,) = root.ok("DELETE", "/api/v1/users/anna")["users"]
+    (gone,) = owner.ok("DELETE", "/api/v1/users/anna")["users"]
     assert gone["removed"]
-    assert [row["name"] for row in root.get("/api/v1/users")["users"]] == ["clear", "manager", "max", "root", "anna"]
+    assert [row["name"] for row in owner.get("/api/v1/users")["users"]] == ["clear", "manager", "max", "owner", "anna"]
     with pytest.raises(JMSSecurityException), ConnectionFactory(guarded.url).create_connection("anna", "new"):
         pass
-    (back,) = root.ok("POST", "/api/v1/users/anna/actions/reset")["users"]
+    (back,) = owner.ok("POST", "/api/v1/users/anna/actions/reset")["users"]
     assert back["rights"][0]["may"] == ["send"]
-    assert root.ok("DELETE", "/api/v1/users/max") == {"users": [], "required": True}
+    assert owner.ok("DELETE", "/api/v1/users/max") == {"users": [], "required": True}
 
 
 def test_a_user_who_is_changed_while_a_password_is_hashed_stays_changed(
     guarded: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = signed(guarded, "root")
+    owner = signed(guarded, "owner")
 
     def slow(password: str, *, scram: bool) -> str:
-        root.ok("DELETE", "/api/v1/users/anna")
+        owner.ok("DELETE", "/api/v1/users/anna")
         return HASH
 
     monkeypatch.setattr(live, "hash_password", slow)
-    late = root("PUT", "/api/v1/users/anna", {"password": "new"})
+    late = owner("PUT", "/api/v1/users/anna", {"password": "new"})
     assert (late.status, late.json["text"]) == (409, "user 'anna' was changed meanwhile; read it again")
-    assert root.get("/api/v1/users/anna")["removed"]
+    assert owner.get("/api/v1/users/anna")["removed"]
 
 
 def test_a_user_who_is_removed_while_the_body_arrives_changes_nothing(guarded: EmbeddedBroker) -> None:
-    root = signed(guarded, "root")
-    root.ok("PUT", "/api/v1/users/mallory", {"password": HASH, "everything": True})
+    owner = signed(guarded, "owner")
+    owner.ok("PUT", "/api/v1/users/mallory", {"password": HASH, "everything": True})
     body = json.dumps({"password": HASH, "everything": True}).encode()
     parts = urlsplit(guarded.http_url)
     before = guarded._submit(lambda server: server.authenticator.sign_ins.total("accepted")).result()
@@ -219,10 +221,10 @@ def test_a_user_who_is_removed_while_the_body_arrives_changes_nothing(guarded: E
             late.putheader(name, value)
         late.endheaders(body[:1])
         until(guarded, lambda server: server.authenticator.sign_ins.total("accepted") > before)
-        root.ok("DELETE", "/api/v1/users/mallory")
+        owner.ok("DELETE", "/api/v1/users/mallory")
         late.send(body[1:])
         assert Answer(late.getresponse()).error == "AUTHENTICATION"
-    assert root("GET", "/api/v1/users/other").status == 404
+    assert owner("GET", "/api/v1/users/other").status == 404
 
 
 @pytest.mark.parametrize(
@@ -236,12 +238,12 @@ def test_a_user_who_is_removed_while_the_body_arrives_changes_nothing(guarded: E
         ("PUT", "anna", {"rights": [{"may": ["fly"]}]}, "INVALID_USER", "'fly' is not a valid Verb"),
         ("PUT", "clear", {"everything": True}, "ILLEGAL_STATE", "in clear in the configuration"),
         ("DELETE", "clear", None, "ILLEGAL_STATE", "in clear in the configuration"),
-        ("DELETE", "root", None, "ILLEGAL_STATE", "nobody could change it again"),
-        ("PUT", "root", {"rights": []}, "ILLEGAL_STATE", "nobody could change it again"),
+        ("DELETE", "owner", None, "ILLEGAL_STATE", "nobody could change it again"),
+        ("PUT", "owner", {"rights": []}, "ILLEGAL_STATE", "nobody could change it again"),
     ],
 )
 def test_user_errors(guarded: EmbeddedBroker, method: str, name: str, body: Any, error: str, text: str) -> None:
-    answer = signed(guarded, "root")(method, f"/api/v1/users/{quote(name)}", body)
+    answer = signed(guarded, "owner")(method, f"/api/v1/users/{quote(name)}", body)
     assert answer.error == error
     assert text in answer.json["text"]
 
@@ -265,14 +267,14 @@ def test_rights(guarded: EmbeddedBroker) -> None:
     for method, path, body in (
         ("GET", "/api/v1/users", None),
         ("PUT", "/api/v1/users/manager", {"everything": True}),
-        ("DELETE", "/api/v1/users/root", None),
-        ("POST", "/api/v1/users/root/actions/reset", {}),
+        ("DELETE", "/api/v1/users/owner", None),
+        ("POST", "/api/v1/users/owner/actions/reset", {}),
         ("POST", "/api/v1/definitions", {"definitions": {"users": {"manager": everything}}}),
     ):
         refused = manager(method, path, body)
         assert refused.error == "SECURITY"
         assert "only users who may do everything can" in refused.json["text"]
-    assert "users" in signed(guarded, "root").get("/api/v1/definitions")["definitions"]
+    assert "users" in signed(guarded, "owner").get("/api/v1/definitions")["definitions"]
     assert "users" not in manager.get("/api/v1/definitions")["definitions"]  # hashes of those who may do more
     assert signed(guarded, "anna")("GET", "/api/v1/rules").error == "SECURITY"
     assert signed(guarded, "anna")("GET", "/api/v1/limits/x").error == "SECURITY"
@@ -317,17 +319,17 @@ def test_differences_and_a_reload(tmp_path: Path) -> None:
 
 def test_a_caller_whom_a_reload_changes_gets_the_answer(tmp_path: Path) -> None:
     file = tmp_path / "users"
-    file.write_text(f"root:{HASH}\n")
+    file.write_text(f"owner:{HASH}\n")
     reread = partial(load, {"port": 0, "http_port": 0, "users_file": str(file)}, {})
     with EmbeddedBroker(settings=reread().settings) as broker:
         broker._submit(lambda server: server.live.reread_with(reread)).result()
-        root = signed(broker, "root")
-        assert root.get("/api/v1/settings")["differences"] == []
+        owner = signed(broker, "owner")
+        assert owner.get("/api/v1/settings")["differences"] == []
 
         def write(server: Server) -> None:  # and the timer that watches the file does not see it before
             server.user_store.close()
-            file.write_text(f"root:{hash_password('other')}\n")
+            file.write_text(f"owner:{hash_password('other')}\n")
 
         broker._submit(write).result()
-        assert root.ok("POST", "/api/v1/settings/actions/reload")["reloaded"]
-        assert root("GET", "/api/v1/settings").error == "AUTHENTICATION"
+        assert owner.ok("POST", "/api/v1/settings/actions/reload")["reloaded"]
+        assert owner("GET", "/api/v1/settings").error == "AUTHENTICATION"
