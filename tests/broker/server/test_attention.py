@@ -671,6 +671,17 @@ def test_a_round_over_very_many_takes_several_turns() -> None:
     assert sum(world.attention.totals.values()) == 2 * TURN
 
 
+def test_topics_without_subscriptions_are_looked_at_in_several_turns() -> None:
+    world = World()
+    for number in range(4 * TURN):
+        world.space.declare(f"topic:{number}")
+    world.attention.look()
+    turns = 0
+    while world.broker.work(NOW):
+        turns += 1
+    assert turns >= 2
+
+
 def test_the_consumers_of_one_connection_are_looked_at_in_several_turns() -> None:
     world = World()
     world.connection(*[world.consumer(credit=0) for _ in range(5 * TURN)])

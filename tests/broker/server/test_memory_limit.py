@@ -356,6 +356,14 @@ def test_very_many_queues_are_added_up_in_several_ticks() -> None:
     assert world.sums() == [0, 0, (2 * TURN + 1) * EACH]
 
 
+def test_topics_without_subscriptions_are_added_up_in_several_ticks() -> None:
+    world = World(GIB)
+    for number in range(2 * TURN):
+        world.space.declare(f"topic:{number}")
+    assert world.send(1) == 1
+    assert world.sums() == [0, 0, EACH]
+
+
 @pytest.mark.parametrize("last", ["topic:t", "queue:q"])
 def test_the_limit_holds_for_sends_during_the_sum(last: str) -> None:
     world = World(20 * TURN * EACH)

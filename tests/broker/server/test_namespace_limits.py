@@ -228,3 +228,16 @@ def test_very_many_queues_of_a_namespace_are_added_up_in_several_ticks(
     looked()
     assert world.team.over is None
     assert sent()
+
+
+def test_topics_without_subscriptions_are_added_up_in_several_turns() -> None:
+    world = World(max_messages=10)
+    for number in range(4 * TURN):
+        world.team.declare(f"topic:{number}")
+    assert world.team.send("queue:q", message(), NOW) == [world.team.over]
+    world.look()
+    turns = 0
+    while world.broker.work(NOW):
+        turns += 1
+    assert turns >= 2
+    assert world.team.send("queue:q", message(), NOW) is None

@@ -240,6 +240,11 @@ class Attention:
         for space in tuple(self._broker.namespaces.values()):
             for destination in tuple(space.destinations.values()):
                 topic = destination if isinstance(destination, Topic) else None
+                if topic is not None:  # it may have no subscriptions
+                    if budget.spent:
+                        yield
+                    budget.spend(1)
+                    units += 1
                 waiting = 0
                 for queue in queues_at(destination):
                     if budget.spent:

@@ -21,6 +21,7 @@ from sievemq_broker.config import Settings
 from sievemq_broker.domain.admission import MESSAGE_BYTES, UNLIMITED, Gate, Overfull
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
+from sievemq_broker.domain.topic import Topic
 from sievemq_broker.domain.work import TURN, Budget, Task, finish
 from sievemq_broker.server.net.large_frames import share_of
 from sievemq_broker.server.net.link import Links
@@ -119,6 +120,11 @@ class MemoryLimit:
         for space in tuple(self._broker.namespaces.values()):
             taps = len(space.taps)
             for destination in tuple(space.destinations.values()):
+                if isinstance(destination, Topic):  # it may have no subscriptions
+                    if budget.spent:
+                        yield
+                    budget.spend(1)
+                    units += 1
                 queues = queues_at(destination)
                 copies = max(copies, len(queues) + taps)
                 for queue in queues:

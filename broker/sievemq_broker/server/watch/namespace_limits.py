@@ -148,6 +148,11 @@ class _Keeper:
         """Compute the sum. Returns the units that it took."""
         messages = size = units = 0
         for destination in tuple(self._space.destinations.values()):
+            if isinstance(destination, Topic):  # it may have no subscriptions
+                if budget.spent:
+                    yield
+                budget.spend(1)
+                units += 1
             for queue in queues_at(destination):
                 if budget.spent:
                     yield
