@@ -40,11 +40,15 @@ class Management:
 
     Args:
         user, password: credentials; None for a broker without users.
+        timeout: seconds that an answer may take, unless a request says otherwise.
     """
 
-    def __init__(self, url: str, user: str | None, password: str | None, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, url: str, user: str | None, password: str | None, tls: ssl.SSLContext | None, timeout: float = TIMEOUT
+    ) -> None:
         self.url = url.rstrip("/")
         self._tls = tls
+        self._timeout = timeout
         self._headers = {"Accept": "application/json", "User-Agent": f"sievemq/{VERSION}"}
         if user is not None:
             secret = f"{user}:{password or ''}".encode()
@@ -75,7 +79,7 @@ class Management:
         condition = {} if match is None else {"If-Match": match} if match else {"If-None-Match": "*"}
         return self._ask("PUT", path, body, headers=condition)
 
-    def post(self, path: str, body: Mapping[str, object], timeout: float = TIMEOUT) -> Any:
+    def post(self, path: str, body: Mapping[str, object], timeout: float | None = None) -> Any:
         """POST; fields that are None are left out. The response may take `timeout` seconds."""
         return self._ask("POST", path, body, timeout=timeout)
 
@@ -89,7 +93,7 @@ class Management:
         path: str,
         body: Mapping[str, object] | None,
         query: Mapping[str, object] | None = None,
-        timeout: float = TIMEOUT,
+        timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         chosen = urlencode(_given(query or {}))
@@ -97,10 +101,11 @@ class Management:
         headers = {**self._headers, **(headers or {})}
         if data is not None:
             headers["Content-Type"] = "application/json"
+        seconds = self._timeout if timeout is None else timeout
         url = f"{self.url}/api/v1{path}{f'?{chosen}' if chosen else ''}"
         request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310  http and https only
         try:
-            with urllib.request.urlopen(request, timeout=timeout, context=self._tls) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=seconds, context=self._tls) as answer:  # noqa: S310
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             with error:

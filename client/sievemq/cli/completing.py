@@ -48,14 +48,11 @@ def _names(given: Mapping[str, Any], kind: str, begun: str) -> list[str]:
     from sievemq._management import Management, place
     from sievemq.cli.management_url import split_http, tls_of
 
-    class Impatient(Management):
-        def _ask(self, *request: Any, **more: Any) -> Any:
-            return super()._ask(*request, **{**more, "timeout": _SECONDS})
-
     url, namespace = _place_of(given)
     parts = split_http(url)
     user, password = credentials(given.get("user"), "http", url, may_ask=False)
-    api = Impatient(f"{parts.scheme}://{parts.netloc}{parts.path}", user, password, tls_of(parts))
+    base = f"{parts.scheme}://{parts.netloc}{parts.path}"
+    api = Management(base, user, password, tls_of(parts), timeout=_SECONDS)
     rows = api.rows(f"{place(namespace)}/destinations", "destinations", _NAMES, kind=kind, like=f"{begun}*")
     names = [str(row["name"]) for row in rows]
     return [name for name in names if name.startswith(begun) and shlex.quote(name) == name]
