@@ -79,8 +79,9 @@ def probe(url: str | None, timeout: float, main: str = MAIN) -> tuple[str, bool]
     if not settings.get("tls_cert"):
         return _ask_http(f"http://{host}:{port}/readyz", timeout, None)
     # The broker on this machine, by its address: its certificate has another name, and nothing secret is sent.
-    blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
+    from sievemq.tls import tls_context
+
+    blind = tls_context(ca=None, cert=None, key=None, verify=False)
     return _ask_http(f"https://{host}:{port}/readyz", timeout, blind)
 
 
