@@ -39,6 +39,9 @@ _Source = Annotated[
     str, typer.Argument(help="A data directory, a backup, or postgresql://user@host/name.", metavar="STORE")
 ]
 _Shard = Annotated[str, typer.Option("--shard", help="Its name in a database.", metavar="NAME")]
+_FromShard = Annotated[
+    str | None, typer.Option("--from-shard", help="Name in the first database, if it is another one.")
+]
 _Print = Annotated[bool, typer.Option("--print", help="Print the SQL for an administrator; nothing is done.")]
 
 
@@ -189,9 +192,7 @@ def copy(
     source: Annotated[str, typer.Argument(help="What to copy, which no broker uses.", metavar="FROM")],
     target: Annotated[str, typer.Argument(help="An empty directory, or a database.", metavar="TO")],
     shard: _Shard = "main",
-    from_shard: Annotated[
-        str | None, typer.Option("--from-shard", help="Name in the first database, if it is another one.")
-    ] = None,
+    from_shard: _FromShard = None,
 ) -> None:
     """Copy a store with everything in it, to move a broker. Exit codes as of check; a damaged store is not copied."""
     report = _run(lambda: _copy(_rows_of(source, from_shard or shard, unused=True), lambda: _new_store(target, shard)))
@@ -238,9 +239,7 @@ def restore(
     source: Annotated[str, typer.Argument(help="A backup, or a store that no broker uses.", metavar="FROM")],
     target: Annotated[str, typer.Argument(help="An empty directory, or a database.", metavar="TO")],
     shard: _Shard = "main",
-    from_shard: Annotated[
-        str | None, typer.Option("--from-shard", help="Name in the first database, if it is another one.")
-    ] = None,
+    from_shard: _FromShard = None,
 ) -> None:
     """Make a new store of a backup. Exit codes as of check; a damaged backup is not restored.
 
