@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -326,9 +327,11 @@ class TestFiles:
     ) -> None:
         store = FileHistory(tmp_path, 0)
         store.write([part("audit", 1)])
-        write, calls = os.write, []
+        write, calls, me = os.write, [], threading.get_ident()
 
         def little(descriptor: int, data: bytes) -> int:
+            if threading.get_ident() != me:  # brokers of other tests write their histories meanwhile
+                return write(descriptor, data)
             calls.append(data)
             if len(calls) == 2:
                 raise OSError(28, "No space left on device")
