@@ -534,7 +534,11 @@ def test_what_begins_and_ends_is_logged_once(caplog: pytest.LogCaptureFixture) -
     world.queue("queue:r").clear()
     world.after(5)
     world.after(5)
-    found = [(r.event, r.levelname, r.fields) for r in caplog.records]  # type: ignore[attr-defined]
+    found = [
+        (record.event, record.levelname, record.fields)  # type: ignore[attr-defined]
+        for record in caplog.records
+        if getattr(record, "fields", {}).get("namespace") == "test"  # brokers of other tests find something, too
+    ]
     assert found == [
         (
             "attention.began",
