@@ -84,7 +84,7 @@ def test_a_collector_gets_metrics_and_spans(monkeypatch: pytest.MonkeyPatch, cap
 
         def next_to(wanted: str) -> bytes:
             while True:
-                path, body = received.get(timeout=20)
+                path, body = received.get(timeout=60)
                 if path == wanted:
                     return body
 
