@@ -99,6 +99,18 @@ def test_each_change_is_recorded(admin: Api) -> None:
         assert {name: row.get(name) for name in expected} == expected
 
 
+def test_neither_a_password_nor_a_body_is_recorded(admin: Api) -> None:
+    admin.ok("PUT", "/api/v1/users/new", {"password": SECRET, "rights": [{"may": ["send"]}]})
+    row = newest(admin)
+    assert (row["action"], row["details"]) == ("put_user", {"name": "new", "change": "added"})
+    admin.ok("DELETE", "/api/v1/users/new")
+    line = json.dumps({"kind": "text", "body": SECRET, "properties": {"a": SECRET}})
+    admin.ok("POST", f"{at('queue:brought')}/import", {"lines": [line]})
+    row = newest(admin)
+    assert (row["action"], row["address"], row["touched"]) == ("import_messages", "queue:brought", 1)
+    assert SECRET.encode() not in admin("GET", RECORD + "/export").content
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
