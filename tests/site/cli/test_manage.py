@@ -522,6 +522,26 @@ def test_blocked_senders_are_shown_with_their_waiting_time(sievemq: Sievemq, mon
             assert "Needs attention" not in sievemq("top").out
 
 
+def test_a_notice_is_no_reason_for_doctor_to_fail(sievemq: Sievemq, broker: EmbeddedBroker) -> None:
+    broker.call(lambda domain: domain.namespace("default").create("queue:orders").pause())
+    until_found(broker, "paused")
+    checked = sievemq("doctor")
+    assert (checked.code, checked.lines[1].split("\t")[:2]) == (0, ["notice", "queue:orders"])
+
+
+def test_doctor_of_a_broker_that_gives_no_answer(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedBroker(http=True, users={"ops": "secret"}) as broker:
+        monkeypatch.setenv("SIEVEMQ_HTTP_URL", str(broker.http_url))
+        assert (sievemq("doctor").code, sievemq("doctor").out) == (4, "")
+        monkeypatch.setenv("SIEVEMQ_USER", "ops")
+        monkeypatch.setenv("SIEVEMQ_PASSWORD", "wrong")
+        refused = sievemq("doctor", "--json")
+        assert (refused.code, refused.out) == (4, "")
+        assert "password" in refused.err
+    gone = sievemq("doctor")
+    assert (gone.code, gone.out) == (1, "")
+
+
 def test_lists_show_what_needs_attention(sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch) -> None:
     thresholds = {"no_consumer_seconds": 1, "stuck_seconds": 1}
     with EmbeddedBroker(http=True, settings={"attention": thresholds}) as broker:
