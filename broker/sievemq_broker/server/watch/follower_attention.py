@@ -36,7 +36,7 @@ class Building(Protocol):
 
 
 class FollowerAttention:
-    """Looks when it is asked: there is little to look at.
+    """Checks a follower on each request. It needs no rounds: there are few things to check.
 
     Args:
         lease_seconds: see the settings.

@@ -1,8 +1,8 @@
-"""What has happened that is asked about later: starts, pauses, changes of queues, dead letters, limits, findings.
+"""Events that are kept for later: starts, pauses, changes of queues, dead letters, limits, findings.
 
-The hub finds most of it by comparing two looks (http/api/hub.py). It is kept over a restart where messages are. A
-storm does not push everything else out: of one kind a few rows are kept in a minute, and how many more there were.
-What connections and consumers do is not kept, nor what temporary destinations do."""
+The hub finds most of them by comparing two states (http/api/hub.py). They survive a restart where messages do. A storm
+does not displace other events: of one kind a few rows a minute are kept, and the number of the rest. Events of
+connections, consumers and temporary destinations are not kept."""
 
 from __future__ import annotations
 

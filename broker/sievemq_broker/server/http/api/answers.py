@@ -92,7 +92,7 @@ class Message(Answer, kw_only=True):
     properties: dict[str, Value]
     unreadable: Annotated[str | None, Meta(description="Reason why its properties cannot be decoded.")]
     preview: Annotated[
-        str | None, Meta(description="The beginning of its body as text; null unless `preview` is asked for.")
+        str | None, Meta(description="First characters of its body as text; null without the parameter `preview`.")
     ] = None
 
 

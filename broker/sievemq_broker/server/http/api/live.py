@@ -210,7 +210,7 @@ async def use(call: AnyCall, layers: Iterable[Layer[Any]]) -> None:
     """Have the broker use what has changed. Returns once everything that exists does."""
     server, kinds = call.server, {layer.kind for layer in layers}
     if "user" in kinds:
-        call.scope["state"]["own_change"] = True  # the caller may be the one who has changed
+        call.scope["state"]["own_change"] = True  # answer this call, although it may change its own user
         server.user_store.renew()
     if kinds - {"user"}:
         done = asyncio.get_running_loop().create_future()
@@ -396,7 +396,7 @@ async def _differences(call: AnyCall, *, apply: bool) -> answers.SettingDifferen
     if apply:
         if loaded is None:
             raise ApiError(409, "ILLEGAL_STATE", f"the settings cannot be read again: {error}")
-        call.scope["state"]["own_change"] = True  # the caller may be one of those who have changed
+        call.scope["state"]["own_change"] = True  # answer this call, although it may change its own user
         server.user_store.reload()
         found = reloading.apply(server, loaded)
         await use(call, [live.rules])
