@@ -94,7 +94,8 @@ compiled: ## the fast tests of what is compiled, on a wheel that is (LEVEL=3: as
 	@if .ci/compiler; then LEVEL=$(LEVEL) .ci/compiled && $(PYTEST_COMPILED) \
 		-n $(WORKERS) --dist worksteal -m "not slow and not docker and not spark" $(COMPILED_TESTS) $(ARGS); fi
 
-# The tests of a file stay together: what they share takes long to make.
+# The tests of a file stay together: what they share takes long to make. They wait more than others, and come last.
+slow: WORKERS := 5
 slow: ## the tests that take longer: whole demo, deep queues, killed brokers, the console in Chromium
 	@.ci/venv dev
 	@.ci/chromium || true
