@@ -16,7 +16,7 @@ import pytest
 from tests.broker.store.sharing import DEADLINE, SharingBroker, World, until
 
 from sievemq import ConnectionFactory, JMSSecurityException, Queue
-from sievemq_broker import EmbeddedBroker
+from sievemq_broker import EmbeddedBroker, logs
 from sievemq_broker.config import Loaded, Settings, load
 from sievemq_broker.definitions import parse_definitions
 from sievemq_broker.domain.journal import CHANGED, Journal
@@ -342,6 +342,25 @@ def test_a_signal_applies_what_needs_no_restart(tmp_path: Path, caplog: pytest.L
         in_broker(broker, lambda server: server.live.reread_with(None))
         in_broker(broker, reload_on_signal)
         assert caplog.text.count(" settings.") == 2
+
+
+def test_a_signal_applies_limits_of_namespaces_and_the_log_level(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels: list[str] = []
+    monkeypatch.setattr(logs, "configure", lambda level, **_: levels.append(level))
+    file = tmp_path / "sievemq.toml"
+    file.write_text("")
+    reread = partial(load, {"port": 0, "http": False}, {}, file)
+    with EmbeddedBroker(settings=reread().settings) as broker:
+        space = broker.call(lambda b: b.namespace("team-a"))
+        in_broker(broker, lambda server: server.live.reread_with(reread))
+        file.write_text('log_level = "debug"\n[namespaces."team-*"]\nmax_messages = 7\n')
+        for _ in range(2):  # the second one finds nothing to apply
+            in_broker(broker, reload_on_signal)
+        until(broker, lambda _: space.policy is not None)
+        assert broker.call(lambda _: space.policy and space.policy.max_messages) == 7
+    assert levels == ["debug"]
 
 
 def test_a_signal_at_the_start_is_heard_once_clients_are_served() -> None:
