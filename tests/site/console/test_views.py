@@ -465,6 +465,8 @@ def test_what_needs_attention_is_listed_and_marked(page: Page) -> None:
         assert "no consumer" in rows["alone"]
         assert "stuck consumer" in rows["held"]
         assert "nearly full" in rows["small"]
+        assert page.value("document.querySelector('progress[aria-label=\"limit of small, in use\"]').value") == 0.9
+        assert page.value("document.querySelectorAll('td progress').length") == 1, "the others have no limit"
         open_view(page, broker, "#/default/connections")
         page.shows("stuck consumer", "td .badge.bad")
         page.click("nav a", "Overview")
