@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,13 @@ from urllib.parse import quote, urlsplit
 import pytest
 from tests.broker.store.sharing import until
 
-from sievemq import ConnectionFactory, JMSSecurityException
+from sievemq import (
+    ConnectionFactory,
+    JMSRuntimeException,
+    JMSSecurityException,
+    Queue,
+    ResourceAllocationRuntimeException,
+)
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import load
 from sievemq_broker.server.http.api import live
@@ -102,6 +110,35 @@ def test_a_refused_send_names_the_rule(api: Api) -> None:
     refused = api("POST", "destinations/queue:orders.eu/messages", {"body": "b"})
     assert "raise max_messages in the rules of queue:orders.*" in refused.json["text"]
     assert refused.json["details"]["rule"] == "queue:orders.*"
+
+
+@pytest.mark.parametrize("rules", [{"max_messages": 1, "at_limit": "fail"}, {"max_messages": 2, "at_limit": "block"}])
+def test_a_sender_that_waits_tries_again_once_the_rule_changes(api: Api, rules: dict[str, Any]) -> None:
+    api.ok("PUT", rule("full"), {"rules": {"max_messages": 1, "at_limit": "block"}})
+    sent: Future[None] = Future()
+
+    def send() -> None:
+        try:
+            producer.send(Queue("full"), "b")
+        except JMSRuntimeException as error:
+            sent.set_exception(error)
+        else:
+            sent.set_result(None)
+
+    with ConnectionFactory(api.broker.url).create_context() as context:
+        producer = context.create_producer()
+        producer.send(Queue("full"), "a")
+        threading.Thread(target=send, daemon=True).start()
+        until(api.broker, lambda server: bool(server.shard.broker.rooms.waiting))
+        api.ok("PUT", rule("full"), {"rules": rules})
+        if rules["at_limit"] == "fail":
+            with pytest.raises(
+                ResourceAllocationRuntimeException, match="raise max_messages in the rules of queue:full"
+            ):
+                sent.result(DEADLINE)
+        else:
+            sent.result(DEADLINE)
+    assert api.get("destinations/queue:full")["depth"] == rules["max_messages"]
 
 
 def test_only_what_the_caller_has_read_is_changed(api: Api) -> None:
