@@ -264,6 +264,21 @@ def test_a_user_who_is_removed_while_the_body_arrives_changes_nothing(guarded: E
     assert owner("GET", "/api/v1/users/other").status == 404
 
 
+def test_only_the_limit_or_user_that_the_caller_has_read_is_changed(guarded: EmbeddedBroker) -> None:
+    owner = signed(guarded, "owner")
+    for path, body in (
+        (rule("team", of="limits"), {"rules": {"max_messages": 1}}),
+        ("/api/v1/users/max", {"password": HASH, "everything": True}),
+    ):
+        made = ask(owner, "PUT", path, body, If_None_Match="*")
+        assert made.status == 201, made.content
+        etag = made.headers["etag"]
+        assert owner.get(path)["etag"] == etag
+        for method in ("PUT", "DELETE"):
+            assert ask(owner, method, path, body if method == "PUT" else None, If_Match='"x"').status == 412
+        assert ask(owner, "DELETE", path, If_Match=etag).status == 200
+
+
 @pytest.mark.parametrize(
     ("method", "name", "body", "error", "text"),
     [
