@@ -68,6 +68,14 @@ def test_the_record_of_actions(sievemq: Sievemq, context: JMSContext) -> None:
     assert (moved["action"], moved["details"]["to"]) == ("move_messages", "queue:other")
 
 
+def test_the_whole_record_is_exported(sievemq: Sievemq, broker: EmbeddedBroker) -> None:
+    addresses = [f"queue:q{number}" for number in range(1_050)]  # more than a page has
+    record = broker.server.audit.record
+    broker.call(lambda _: [record("pause_destination", via="http", address=address) for address in addresses])
+    lines = sievemq("audit", "--number", "0", "--json").lines
+    assert [json.loads(line)["address"] for line in lines] == addresses[::-1]
+
+
 def test_lists(sievemq: Sievemq, context: JMSContext) -> None:
     fill(context)
     fill(context, 2, "other")
