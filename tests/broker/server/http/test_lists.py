@@ -11,8 +11,12 @@ import pytest
 from sievemq import ConnectionFactory, JMSContext, Queue, Topic
 from sievemq.taps import open_tap
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain.broker import Broker
+from sievemq_broker.domain.work import Budget, Make
+from sievemq_broker.server.http.api import pages as lists
 from sievemq_broker.server.http.api.pages import encode_cursor
 
+from ...domain.support import Port
 from .conftest import Api, at, send
 from .test_destinations import subscribed
 
@@ -122,6 +126,33 @@ def test_a_topic_of_many_subscriptions_is_sorted_in_slices(sort: str) -> None:
         (row,) = api.get("destinations", sort=sort)["destinations"]
         assert row["subscriptions"] > 1_000
         assert broker.call(lambda broker: broker.scheduler.overrun) < 50
+
+
+def test_a_list_takes_as_long_as_the_subscriptions_of_its_topics(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    slices = 0
+
+    async def run(server: object, make: Make[Any]) -> Any:
+        nonlocal slices
+        budget = Budget(50)
+        task = make(0, budget)
+        while True:
+            slices += 1
+            try:
+                next(task)
+            except StopIteration as over:
+                return over.value
+            budget.renew(50)
+
+    def subscribe(broker: Broker) -> None:
+        space = broker.namespace(api.namespace)
+        for number in range(200):
+            topic = f"topic:{number % 10}"
+            space.open_consumer(Port(), number, topic, connection="c", credit=1, now=1)
+
+    api.broker.call(subscribe)
+    monkeypatch.setattr(lists, "run", run)
+    assert api.get("destinations", limit=1, sort="-consumers")["totals"]["consumers"] == 200
+    assert slices >= 200 // 50
 
 
 # -- connections and consumers ----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import counters_of
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.pages import Order, by_age, decode_cursor, name_matcher, page_of
+from sievemq_broker.server.http.api.pages import PLACE_UNITS, Order, by_age, decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.api.series import Sampler
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.tasks import ROW, run
@@ -66,6 +66,7 @@ async def list_destinations(call: Call[requests.Find, Any]) -> answers.Destinati
         query.limit,
         keep,
         partial(figures.add, totals),
+        _cost,
     )
     rows = await run(call.server, partial(_rows, call, chosen))
     return answers.Destinations(destinations=rows, total=total, totals=totals, next=more)
@@ -127,6 +128,11 @@ _LARGE: Final = 100
 
 def _label(destination: Queue | Topic) -> str:
     return destination.label
+
+
+def _cost(destination: Queue | Topic) -> int:
+    """Units of its place in a list: small topics are added up for it, large ones were added up before."""
+    return PLACE_UNITS + (min(len(destination.subscriptions), _LARGE) if isinstance(destination, Topic) else 0)
 
 
 def _add_up_large(
