@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -85,6 +86,17 @@ async def test_the_rows_of_few_share_a_turn() -> None:
     assert not _Server.shard.broker.work(0)
     assert len(done) == TURN // tasks.ROW // 5 * 5
     await listing
+
+
+async def test_connections_with_many_sessions_have_turns_of_their_own() -> None:
+    connection = SimpleNamespace(sessions=range(TURN * tasks.SESSIONS), open_transactions=2)
+    counting = asyncio.create_task(tasks.open_transactions(cast("Any", _Server), cast("Any", [connection] * 5)))
+    await asyncio.sleep(0)
+    turns = 1
+    while _Server.shard.broker.work(0):
+        turns += 1
+    assert turns == 5
+    assert await counting == 10
 
 
 async def test_work_without_a_waiting_client_ends_at_its_next_slice() -> None:

@@ -11,7 +11,7 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import LAST, PLACE_UNITS, Order, by_age, decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.errors import not_found
-from sievemq_broker.server.http.tasks import each
+from sievemq_broker.server.http.tasks import SESSIONS, each
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
 from sievemq_broker.session.session import Session
@@ -67,7 +67,7 @@ async def list_connections(call: Call[requests.ListConnections, Any]) -> answers
         query.limit,
         keep,
         add,
-        lambda connection: PLACE_UNITS + len(connection.deliveries.consumers) // 4,
+        _cost,
     )
     shown = await each(call.server, chosen, lambda connection: answers.Connection(**_facts(call, connection)))
     return answers.Connections(connections=shown, total=total, totals=totals, next=more)
@@ -149,6 +149,11 @@ _TEXTS: Final[Mapping[str, Callable[[Peer], str]]] = {
 
 def _number(connection: Peer) -> int:
     return connection_number(connection.member.id)
+
+
+def _cost(connection: Peer) -> int:
+    """Units of its place in a list: its consumers are added up, and its sessions are asked whether they wait."""
+    return PLACE_UNITS + len(connection.deliveries.consumers) // 4 + len(connection.sessions) // SESSIONS
 
 
 def _consumers(connection: Peer) -> int:
