@@ -24,20 +24,20 @@ def ids(store: PostgresHistory) -> list[int]:
 
 def test_the_next_owner_reads_what_the_former_one_has_stored(database: Database) -> None:
     shard = database.shard()
-    with closing(PostgresHistory(database.url, shard, timeout=10)) as former:
+    with closing(PostgresHistory(database.url, shard, timeout=60)) as former:
         assert former.read() == {}
         former.write([part(1, 2), HistoryPart("events", [HistoryLine(3, b'{"id":3,"n":1}')], 3, 3)])
         former.write([part(2, 4, 5, oldest=2)])
-        with closing(PostgresHistory(database.url, shard, timeout=10)) as following:
+        with closing(PostgresHistory(database.url, shard, timeout=60)) as following:
             assert ids(following) == [2, 4, 5]
             assert following.read()["audit"][0] == part(2).lines[0]
             assert [line.id for line in following.read()["events"]] == [3]
-        with closing(PostgresHistory(database.url, database.shard(), timeout=10)) as other:
+        with closing(PostgresHistory(database.url, database.shard(), timeout=60)) as other:
             assert other.read() == {}
 
 
 def test_it_connects_again_after_an_error(database: Database) -> None:
-    store = PostgresHistory(database.url, database.shard(), timeout=10)
+    store = PostgresHistory(database.url, database.shard(), timeout=60)
     store.write([part(1)])
     assert store._connection is not None
     database.execute("SELECT pg_terminate_backend(%s)", store._connection.info.backend_pid)
@@ -53,6 +53,6 @@ def test_it_connects_again_after_an_error(database: Database) -> None:
 
 
 def test_a_database_without_the_table_is_an_error_that_says_so(database: Database) -> None:
-    store = PostgresHistory(database.url.replace("sievemq", "no_such"), "x", timeout=10)
+    store = PostgresHistory(database.url.replace("sievemq", "no_such"), "x", timeout=60)
     with pytest.raises(StoreError):
         store.read()
