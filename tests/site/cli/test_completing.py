@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -93,6 +94,12 @@ def test_the_management_port_belongs_to_the_wire_port(
 )
 def test_a_broker_that_does_not_answer_has_no_names(complete: Complete, line: str) -> None:
     assert complete(f"sievemq {line}") == []
+
+
+def test_a_shell_does_not_wait_for_a_broker_that_hangs(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completing, "_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as hangs:
+        assert complete(f"sievemq queue info --http http://127.0.0.1:{hangs.getsockname()[1]} o") == []
 
 
 @pytest.mark.parametrize(
