@@ -137,13 +137,13 @@ def test_options_of_the_brokers_process_come_before_the_environment(
         ("python3", "/opt/sievemq/bin/sievemq", "broker", "--port", "1", "--http-port", port),
         ("/sbin/docker-init", "--", "sievemq", "broker", f"--http-port={port}", "--host=127.0.0.1"),
     ):
-        assert probe(None, 3.0, command_line(tmp_path, *words)) == ("ready", True)
+        assert probe(None, 60.0, command_line(tmp_path, *words)) == ("ready", True)
     monkeypatch.setenv("SIEVEMQ_HTTP_PORT", "1")
-    assert probe(None, 3.0, command_line(tmp_path, "sievemq", "broker", "--http-port", port))[1]
-    assert not probe(None, 3.0, command_line(tmp_path, "sievemq", "broker"))[1]
-    assert not probe(None, 3.0, command_line(tmp_path, "pause", "--http-port", port))[1]
+    assert probe(None, 60.0, command_line(tmp_path, "sievemq", "broker", "--http-port", port))[1]
+    assert not probe(None, 60.0, command_line(tmp_path, "sievemq", "broker"))[1]
+    assert not probe(None, 60.0, command_line(tmp_path, "pause", "--http-port", port))[1]
     words = ("sievemq", "broker", "--no-http", "--port", str(server.port))
-    assert probe(None, 3.0, command_line(tmp_path, *words)) == ("ready", True)
+    assert probe(None, 60.0, command_line(tmp_path, *words)) == ("ready", True)
 
 
 def test_a_configuration_file_comes_last(tmp_path: Path) -> None:
@@ -167,9 +167,9 @@ def test_another_machines_broker_is_named_as_for_other_commands(
 ) -> None:
     monkeypatch.setenv("SIEVEMQ_HTTP_URL", f"{server.http_url}/")
     for words in (("bash",), ("sievemq", "healthcheck")):
-        assert probe(None, 3.0, command_line(tmp_path, *words)) == ("ready", True)
+        assert probe(None, 60.0, command_line(tmp_path, *words)) == ("ready", True)
     own = command_line(tmp_path, "sievemq", "broker", "--http-port", "1")
-    assert not probe(None, 3.0, own)[1], "in a broker's container that broker is meant"
+    assert not probe(None, 60.0, own)[1], "in a broker's container that broker is meant"
 
 
 @pytest.mark.parametrize(
