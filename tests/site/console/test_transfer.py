@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from tests.broker.store.sharing import until
 
 from sievemq import ConnectionFactory, JMSContext, TextMessage
 from sievemq_broker import EmbeddedBroker
@@ -164,7 +165,7 @@ def test_arriving_messages_are_shown_and_stay(
     page.click("td.main a")
     page.shows("JMSTimestamp")
     page.until("location.hash.includes('/messages/ID')")
-    assert not list(broker.call(lambda domain: list(domain.namespace("default").taps)))
+    until(broker, lambda server: not list(server.shard.broker.namespace("default").taps))
 
 
 def test_a_dead_letter_tells_who_failed_it_when_and_why(page: Page, broker: EmbeddedBroker) -> None:
