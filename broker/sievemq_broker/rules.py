@@ -67,7 +67,7 @@ def parse_policies(value: object) -> dict[str, DestinationPolicy]:
     """
     return {
         name: _named(_policy(str(pattern), table), name)
-        for pattern, table in _tables(value).items()
+        for pattern, table in table_of(value, "patterns").items()
         for name in (pattern_of(str(pattern)),)
     }
 
@@ -82,7 +82,7 @@ def parse_namespaces(value: object) -> dict[str, NamespacePolicy]:
         ValueError: it names the pattern and what is wrong.
     """
     found: dict[str, NamespacePolicy] = {}
-    for pattern, table in _tables(value).items():
+    for pattern, table in table_of(value, "patterns").items():
         if not isinstance(table, Mapping):
             raise ValueError(f"needs a table of rules for {pattern!r}")  # noqa: TRY004
         for name, rule in table.items():
@@ -98,14 +98,23 @@ def parse_namespaces(value: object) -> dict[str, NamespacePolicy]:
     return found
 
 
-def _tables(value: object) -> Mapping[object, object]:
+def table_of(value: object, entries: str) -> Mapping[Any, Any]:
+    """A setting that is a table.
+
+    Args:
+        value: the table; or the same as JSON text.
+        entries: what it has, for the error.
+
+    Raises:
+        ValueError: it is no table.
+    """
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except ValueError as error:
             raise ValueError(f"must be JSON: {error}") from None
     if not isinstance(value, Mapping):
-        raise ValueError("must be a table of patterns")  # noqa: TRY004  an error about the file
+        raise ValueError(f"must be a table of {entries}")  # noqa: TRY004  an error about the file
     return value
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sievemq_broker.rules import guess
+from sievemq_broker.rules import guess, table_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +54,14 @@ def parse_thresholds(value: object) -> Thresholds:
     """
     if isinstance(value, Thresholds):
         return value
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise ValueError(f"must be JSON: {error}") from None
-    if not isinstance(value, Mapping):
-        raise ValueError("must be a table of thresholds")  # noqa: TRY004  an error about the file
-    for name, number in value.items():
+    table = table_of(value, "thresholds")
+    for name, number in table.items():
         if name not in _NAMES:
             hint = guess(name, _NAMES) or f"; there are {', '.join(_NAMES)}"
             raise ValueError(f"has no threshold {name!r:.60}{hint}")
         if type(number) is not int or number < 0:
             raise ValueError(f"threshold {name} must be a whole number that is not negative, not {number!r:.60}")
-    return Thresholds(**value)
+    return Thresholds(**table)
 
 
 def changed_thresholds(thresholds: Thresholds) -> dict[str, Any]:
