@@ -39,7 +39,7 @@ from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.server.http.access import require
 from sievemq_broker.server.http.errors import bad_request
 from sievemq_broker.server.http.router import Page
-from sievemq_broker.server.http.tasks import open_transactions, run
+from sievemq_broker.server.http.tasks import blocked_producers, open_transactions, run
 from sievemq_broker.server.server import Phase, Server
 from sievemq_broker.server.watch.counts import Counts, Gauges, Totals, age_of, figures_of, fill_of, kind_of
 from sievemq_broker.server.watch.findings import RANKED, Rule
@@ -92,11 +92,15 @@ async def collected(server: Server) -> Collector:
     """All metrics of this moment but those of single destinations."""
     if server.phase in (Phase.FOLLOWING, Phase.STARTING):
         return FollowerCollector(server)
-    begun = await open_transactions(server, list(server.shard.services.connections.values()))
+    services = server.shard.services
+    connections = list(services.connections.values())
+    begun = await open_transactions(server, connections)
+    everybody = services.blocked is not None
+    blocked = len(connections) if everybody else await blocked_producers(server, connections)
     totals = Totals(server.shard.broker, server.shard.ended)
     await run(server, totals.add_up)
     await run(server, server.memory.add_up)
-    return BrokerCollector(server, totals, begun)
+    return BrokerCollector(server, totals, begun, blocked)
 
 
 def _chosen(
@@ -271,12 +275,14 @@ class BrokerCollector(Collector):
     Args:
         totals: of its queues and topics, complete.
         begun: transactions with sends that are open.
+        blocked: connections that wait to send.
     """
 
-    def __init__(self, server: Server, totals: Totals, begun: int) -> None:
+    def __init__(self, server: Server, totals: Totals, begun: int, blocked: int) -> None:
         self._server = server
         self._totals = totals
         self._begun = begun
+        self._blocked = blocked
 
     def collect(self) -> Iterator[Metric]:
         """All metrics of this moment."""
@@ -319,8 +325,6 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily("sievemq_slow_consumers", "Consumers that hold messages and do nothing.", value=slow)
         yield CounterMetricFamily("sievemq_received_bytes", "Bytes from clients.", value=links.bytes_in)
         yield CounterMetricFamily("sievemq_sent_bytes", "Bytes to clients.", value=links.bytes_out)
-        everybody = services.blocked is not None
-        blocked = sum(everybody or bool(connection.blocked_senders) for connection in services.connections.values())
         replies = "Messages of STOMP clients to temporary destinations that were gone."
         yield CounterMetricFamily("sievemq_replies_dropped", replies, value=services.replies_dropped)
         yield from self._tallies()
@@ -331,7 +335,7 @@ class BrokerCollector(Collector):
             value=memory.bytes,
         )
         yield GaugeMetricFamily("sievemq_memory_limit_bytes", "Where producers wait; 0: nowhere.", value=memory.limit)
-        yield GaugeMetricFamily("sievemq_blocked_producers", "Connections that wait to send.", value=blocked)
+        yield GaugeMetricFamily("sievemq_blocked_producers", "Connections that wait to send.", value=self._blocked)
         yield from self._storage()
 
     def _tallies(self) -> Iterator[Metric]:

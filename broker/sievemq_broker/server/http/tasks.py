@@ -71,16 +71,22 @@ def _each(items: Iterable[T], do: Callable[[T], R], units: int, now: int, budget
 
 async def open_transactions(broker: Server, connections: list[Peer]) -> int:
     """How many transactions of these clients have sends that wait for their commit."""
-    return await run(broker, partial(_open_transactions, connections))
+    return await run(broker, partial(_sum, connections, lambda peer: peer.open_transactions))
 
 
-def _open_transactions(connections: list[Peer], now: int, budget: Budget) -> Task[int]:
+async def blocked_producers(broker: Server, connections: list[Peer]) -> int:
+    """How many of these clients have a send or COMMIT that waits for room."""
+    return await run(broker, partial(_sum, connections, lambda peer: bool(peer.blocked_senders)))
+
+
+def _sum(connections: list[Peer], count: Callable[[Peer], int], now: int, budget: Budget) -> Task[int]:
+    """The sum of what each connection counts over its sessions."""
     number = 0
     for connection in connections:
         if budget.spent:
             yield
         budget.spend(1 + len(connection.sessions) // SESSIONS)
-        number += connection.open_transactions
+        number += count(connection)
     return number
 
 

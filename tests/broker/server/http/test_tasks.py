@@ -88,15 +88,17 @@ async def test_the_rows_of_few_share_a_turn() -> None:
     await listing
 
 
-async def test_connections_with_many_sessions_have_turns_of_their_own() -> None:
-    connection = SimpleNamespace(sessions=range(TURN * tasks.SESSIONS), open_transactions=2)
-    counting = asyncio.create_task(tasks.open_transactions(cast("Any", _Server), cast("Any", [connection] * 5)))
+@pytest.mark.parametrize(("count", "total"), [(tasks.open_transactions, 10), (tasks.blocked_producers, 5)])
+async def test_connections_with_many_sessions_have_turns_of_their_own(count: Any, total: int) -> None:
+    sessions = range(TURN * tasks.SESSIONS)
+    connection = SimpleNamespace(sessions=sessions, open_transactions=2, blocked_senders=["one", "two"])
+    counting = asyncio.create_task(count(_Server, [connection] * 5))
     await asyncio.sleep(0)
     turns = 1
     while _Server.shard.broker.work(0):
         turns += 1
     assert turns == 5
-    assert await counting == 10
+    assert await counting == total
 
 
 async def test_work_without_a_waiting_client_ends_at_its_next_slice() -> None:

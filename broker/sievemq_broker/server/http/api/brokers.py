@@ -15,7 +15,7 @@ from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.tasks import each, open_transactions, run
+from sievemq_broker.server.http.tasks import SESSIONS, each, open_transactions, run
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.watch.counts import Counts, Holdings, add_figures
 from sievemq_broker.server.watch.resources import read_resources
@@ -126,7 +126,7 @@ def _connections(call: Call[Any, Any], now: int, budget: Budget) -> Task[tuple[l
     for connection in list(call.server.shard.services.connections.values()):
         if budget.spent:
             yield
-        budget.spend(1)
+        budget.spend(1 + len(connection.sessions) // SESSIONS)
         if call.identity.may(Verb.VIEW, connection.namespace.name, "*"):
             viewed.append(connection)
             if connection.blocked_senders:
