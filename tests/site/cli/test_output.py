@@ -119,12 +119,9 @@ def test_a_command_that_only_reads_fails_without_output(port: EmbeddedBroker, si
     assert run(line, ">/dev/full") == (1, "sievemq: the output cannot be written: No space left on device\n")
 
 
-@pytest.mark.parametrize("line", ["queue ls", "browse orders"])
-def test_a_reader_that_wants_no_more_is_no_failure_of_a_command_that_only_reads(
-    port: EmbeddedBroker, sievemq: Sievemq, line: str
-) -> None:
+def test_a_reader_that_wants_no_more_of_a_list_is_no_failure(port: EmbeddedBroker, sievemq: Sievemq) -> None:
     sievemq("send", "orders", "x")
-    assert run(line, "| true") == (0, "")
+    assert run("queue ls", "| true") == (0, "")
 
 
 def test_commands_of_the_broker_keep_the_rule(tmp_path: Path) -> None:
