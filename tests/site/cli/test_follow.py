@@ -32,7 +32,7 @@ def when_tapped(broker: EmbeddedBroker, context: JMSContext, monkeypatch: pytest
         if not sent.is_set():
             sent.set()
             send(context, "b", "c", "d")
-            assert context.create_consumer(Queue("orders"), "body <> 'a'").receive(10_000) is not None
+            assert context.create_consumer(Queue("orders"), "body <> 'a'").receive(60_000) is not None
 
     monkeypatch.setattr(follow, "sleep", arrive)
 
