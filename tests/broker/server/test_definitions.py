@@ -205,7 +205,7 @@ def test_made_subscriptions_collect_messages_and_can_be_resumed(broker: Embedded
     for region in ("EU", "US"):
         context.create_producer().set_property("region", region).send(Topic("prices"), region)
     consumer = context.create_shared_durable_consumer(Topic("prices"), "audit", "region = 'EU'")
-    message = consumer.receive(10_000)
+    message = consumer.receive(60_000)
     assert message is not None
     assert message.get_body(str) == "EU"
     assert consumer.receive_no_wait() is None
