@@ -272,20 +272,27 @@ def test_a_changed_file_is_noticed(file: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no SIGHUP here")
-def test_sighup_reads_it_now(file: Path) -> None:
+def test_sighup_reads_it_now_with_the_settings(file: Path) -> None:
     program = "from sievemq.cli import main; main()"
-    options = ["broker", "--port", "0", "--no-http", "--json-logs", "--users-file", str(file)]
+    config = file.with_name("sievemq.toml")
+    config.write_text("[destinations.q]\nmax_attempts = 2\n")
+    options = ["broker", "--port", "0", "--no-http", "--json-logs", "--users-file", str(file), "--config", str(config)]
     with subprocess.Popen([sys.executable, "-c", program, *options], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
+        seen: set[str] = set()
         try:
             for line in process.stdout:
                 if "broker.ready" in line:
+                    config.write_text("[destinations.q]\nmax_attempts = 3\n")
                     process.send_signal(signal.SIGHUP)
                 if "users.read" in line:
                     assert '"users": 2' in line
+                    seen.add("users")
+                if "settings.read" in line:
+                    assert '"applied": ["destinations"], "needs_restart": []' in line
+                    seen.add("settings")
                     break
-            else:
-                pytest.fail("the users were not read")
+            assert seen == {"users", "settings"}
         finally:
             process.terminate()
             process.stdout.read()
