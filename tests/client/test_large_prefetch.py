@@ -21,7 +21,7 @@ async def test_large_messages_of_a_queue_are_fetched_a_few_at_a_time(api: Api) -
     for number in range(COUNT):
         assert (await consumer.receive_body(bytes, SOON))[:1] == bytes([number])
         most = max(most, len(buffer))
-    assert most <= WINDOW_BYTES // SIZE + 2  # and what the broker's output buffer takes
+    assert most <= WINDOW_BYTES // SIZE + 1  # the bytes of one may be on their way when the next are granted
     assert await consumer.receive_no_wait() is None
 
 

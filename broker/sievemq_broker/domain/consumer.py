@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import NamedTuple, Protocol
 
 from sievemq_broker.domain.entry import Entry
@@ -277,15 +277,18 @@ class Consumer:
             entries, count = entries[:credit], credit
         taken, tag, window = 0, self.tag + 1, self.window
         window += entries
+        row = [entry.envelope.packed for entry in entries]
+        size = sum(map(len, row))
+        if size > self._bytes_left:
+            row = self._good_for(row)
         try:
-            row = [entry.envelope.packed for entry in entries]
             taken = self.port.deliver_row(self.id, tag, row)
         finally:
             for _ in range(taken, count):
                 window.pop()
         self.tag += taken
         self.credit -= taken
-        self._bytes_left -= sum(map(len, row if taken == count else row[:taken]))
+        self._bytes_left -= size if taken == count else sum(map(len, row[:taken]))
         if self._bytes_left <= 0:
             self._withhold()
         self.waiting = False
@@ -573,6 +576,13 @@ class Consumer:
                 entry.end()
 
     # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _good_for(self, row: list[bytes]) -> list[bytes]:
+        """The messages that the last grant is good for, up to the one that uses up its bytes."""
+        for count, size in enumerate(accumulate(map(len, row)), 1):
+            if size >= self._bytes_left:
+                return row[:count]
+        return row
 
     def _withhold(self) -> None:
         """Enough bytes were delivered for one grant."""

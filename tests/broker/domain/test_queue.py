@@ -545,14 +545,25 @@ def test_a_message_for_a_consumer_that_waits_is_delivered_whatever_its_size(worl
         assert not consumer.want(world.now) or consumer.waiting
 
 
-def test_a_row_of_messages_counts_in_bytes(world: World) -> None:
+def test_a_row_of_messages_ends_with_the_one_that_uses_up_the_bytes(world: World) -> None:
     consumer = world.consumer("queue:q", credit=0)
+    consumer.limit_bytes(2_500)
+    world.send("queue:q", *large(8))
+    consumer.grant(8, world.now)
+    assert (world.got(consumer), consumer.credit, consumer.withheld) == (["0", "1", "2"], 0, 5)
+    assert consumer.want(world.now)
+    assert (len(world.got(consumer)), consumer.withheld) == (6, 2)
+    assert consumer.want(world.now)
+    assert (len(world.got(consumer)), consumer.credit, consumer.withheld) == (8, 0, 0)
+
+
+def test_a_row_that_arrives_ends_with_the_message_that_uses_up_the_bytes(world: World) -> None:
+    consumer = world.consumer("queue:q", credit=8)
     consumer.limit_bytes(1)
-    world.send("queue:q", *"abcdef")
-    consumer.grant(2, world.now)
-    assert (world.got(consumer), consumer.withheld) == (["a", "b"], 0)  # one row: small messages are not counted singly
-    consumer.grant(3, world.now)
-    assert len(world.got(consumer)) == 5
+    world.send("queue:q", *"abc")
+    assert (world.got(consumer), consumer.withheld) == (["a"], 7)
+    assert [consumer.want(world.now), consumer.want(world.now)] == [True, True]
+    assert world.got(consumer) == ["a", "b", "c"]
 
 
 def test_recovery_and_close_forget_withheld_credit(world: World) -> None:
