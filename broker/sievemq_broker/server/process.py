@@ -28,6 +28,7 @@ from sievemq_broker.server.reloading import reload_on_signal
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.shard import Shard
 from sievemq_broker.server.watch.collector import calm
+from sievemq_broker.server.watch.resources import raise_file_limit
 from sievemq_core.compiled import COMPILED
 from sievemq_core.version import VERSION
 
@@ -248,7 +249,7 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
         return GONE_CODE if _is_gone(server, error) else code
     # Clients may come from here on; what imports for longer than all before it follows now.
     logs.configure(settings.log_level, as_json=settings.json_logs)
-    _raise_file_limit(settings.max_connections)
+    raise_file_limit(settings.max_connections)
     (log.debug if _for_people(settings) else log.info)(
         "broker.ready",
         url=server.url,
@@ -381,22 +382,3 @@ def _on_signals(stopping: asyncio.Event, server: Server) -> None:
             loop.add_signal_handler(number, received, number.name)
         except NotImplementedError:  # loops on Windows
             signal.signal(number, handler(number.name))
-
-
-def _raise_file_limit(connections: int) -> None:
-    """Ask for as many file descriptors as connections may come; a soft limit of 1024 is the usual default."""
-    if sys.platform == "win32":
-        return
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + 256
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    except (OSError, ValueError):
-        allowed = soft
-    if allowed < wanted:
-        log.warning("broker.few_files", files=allowed, max_connections=connections, note="raise the limit (ulimit -n)")

@@ -215,26 +215,13 @@ class Server:
         if settings.data_dir is not None:
             self.user_store.keep_key(settings.data_dir)
         self.turn = Turn(loop, settings.busy_poll, self.timers, [] if shard.commits is None else [shard.commits])
-        memory = memory_limit(settings)
-        session_settings = SessionSettings(
-            broker=f"SieveMQ/{VERSION}",
-            incarnation=shard.incarnation,
-            durable=shard.commits is not None,
-            dialect=settings.dialect,
-            body_bytes=settings.max_body_bytes,
-            incomplete_bytes=share_of(memory) if memory else 0,
-            max_connections=settings.max_connections,
-            heartbeat_ms=int(settings.heartbeat_seconds * 1000),
-            handshake_ms=int(settings.handshake_seconds * 1000),
-            frame_ms=int(settings.frame_seconds * 1000),
-            peers=settings.peers,
-        )
-        shard.serve(session_settings, self.authenticator, self.turn.spent)
+        shard.serve(self._session_settings(), self.authenticator, self.turn.spent)
         if settings.definitions is not None:
             from sievemq_broker.server.definitions import apply_at_start  # most brokers have none
 
             apply_at_start(shard.broker, settings, self.clock.now())
         self._announced = self.clock.offset
+        memory = memory_limit(self.settings)
         self.memory = MemoryLimit(memory, shard.broker, self.links, shard.services.flow, loop.call_soon)
         self.attention = Attention(
             shard.broker,
@@ -259,6 +246,24 @@ class Server:
         shard.begin()
         for begin in self._when_serving:
             begin()
+
+    def _session_settings(self) -> SessionSettings:
+        """What connections are announced from now on."""
+        settings, shard = self.settings, self.shard
+        memory = memory_limit(settings)
+        return SessionSettings(
+            broker=f"SieveMQ/{VERSION}",
+            incarnation=shard.incarnation,
+            durable=shard.commits is not None,
+            dialect=settings.dialect,
+            body_bytes=settings.max_body_bytes,
+            incomplete_bytes=share_of(memory) if memory else 0,
+            max_connections=settings.max_connections,
+            heartbeat_ms=int(settings.heartbeat_seconds * 1000),
+            handshake_ms=int(settings.handshake_seconds * 1000),
+            frame_ms=int(settings.frame_seconds * 1000),
+            peers=settings.peers,
+        )
 
     def _watch_users(self, loop: asyncio.AbstractEventLoop) -> None:
         self.user_store.watch(loop, self.use_users, partial(self.audit.record, "read_users_file", via="file"))
@@ -456,8 +461,14 @@ class Server:
         self.live.rules.rebase(settings.destinations)
         self.live.limits.rebase(settings.namespaces)
         self.use_rules()
-        if settings.attention != before.attention and self.started_at:
-            self.attention.use(settings.attention)
+        self.links.limit_connections(settings.max_connections)
+        if self.started_at:
+            self.shard.services.use(self._session_settings())
+            if settings.attention != before.attention:
+                self.attention.use(settings.attention)
+            if settings.max_memory_bytes != before.max_memory_bytes:
+                self.memory.use(memory_limit(settings))
+                self.turn.worked()
         if settings.users is not before.users:
             self.live.users.rebase(settings.users)
             self.user_store.renew()

@@ -211,6 +211,10 @@ class Services(ABC, Generic[ClientT]):
         #: (:attr:`Agenda.behind`). The I/O layer may set it.
         self.spent: Callable[[], bool] = _never
 
+    def use(self, settings: SessionSettings) -> None:
+        """Announce and enforce these; connections that are open may keep the ones that they were announced."""
+        self.settings = settings
+
     def end(self) -> None:
         """The broker ends, and another one goes on: connections that are lost from now on are so because of that."""
         self.lost_as = Outcome.KILLED

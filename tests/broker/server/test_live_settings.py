@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from tests.broker.store.sharing import DEADLINE, SharingBroker, World, until
 
-from sievemq import ConnectionFactory, JMSSecurityException, Queue
+from sievemq import ConnectionFactory, JMSException, JMSSecurityException, Queue, ResourceAllocationException
 from sievemq_broker import EmbeddedBroker, logs
 from sievemq_broker.config import Loaded, Settings, load
 from sievemq_broker.definitions import parse_definitions
 from sievemq_broker.domain.journal import CHANGED, Journal
 from sievemq_broker.domain.policy import DestinationPolicy
-from sievemq_broker.server import live_settings
+from sievemq_broker.server import live_settings, reloading
 from sievemq_broker.server.credentials import user_store
 from sievemq_broker.server.definitions import change_settings, settings_changes
 from sievemq_broker.server.live_settings import Layer, LiveSettings, RefusedError
@@ -361,6 +361,31 @@ def test_a_signal_applies_limits_of_namespaces_and_the_log_level(
         until(broker, lambda _: space.policy is not None)
         assert broker.call(lambda _: space.policy and space.policy.max_messages) == 7
     assert levels == ["debug"]
+
+
+def test_a_signal_applies_the_limits_of_connections_and_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files: list[int] = []
+    monkeypatch.setattr(reloading, "raise_file_limit", files.append)
+    file = tmp_path / "sievemq.toml"
+    file.write_text("max_connections = 1\n")
+    reread = partial(load, {"port": 0, "http": False}, {}, file)
+    with EmbeddedBroker(settings=reread().settings) as broker:
+        in_broker(broker, lambda server: server.live.reread_with(reread))
+        factory = ConnectionFactory(broker.url)
+        with factory.create_connection() as first:
+            with pytest.raises(JMSException, match="max_connections"):
+                factory.create_connection()
+            file.write_text("max_connections = 2\nmax_memory_bytes = 4_000\n")
+            in_broker(broker, reload_on_signal)
+            assert files == [2]
+            with factory.create_connection():
+                assert in_broker(broker, lambda server: server.shard.services.settings.max_connections) == 2
+                file.write_text("max_connections = 1\nmax_memory_bytes = 4_000\n")
+                in_broker(broker, reload_on_signal)
+                assert in_broker(broker, lambda server: len(server.links.open)) == 2  # those that are open stay
+            with pytest.raises(ResourceAllocationException, match="may take 4000 bytes here"):
+                session = first.create_session()
+                session.create_producer(Queue("q")).send(session.create_text_message("x" * 5_000))
 
 
 def test_a_signal_at_the_start_is_heard_once_clients_are_served() -> None:

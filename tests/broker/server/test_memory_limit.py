@@ -120,6 +120,40 @@ def test_producers_wait_at_the_limit_and_resume_a_tenth_below() -> None:
     assert world.send(3) == 2
 
 
+def test_another_limit_applies_at_once() -> None:
+    world = World(10 * EACH)
+    assert world.send(12) == 10
+    world.memory.use(15 * EACH)
+    assert world.flow[1:] == [None]
+    assert world.send(7) == 5
+    world.memory.use(0)
+    world.look()
+    assert world.flow[3:] == [None]
+    assert world.send(10) == 10
+    assert world.broker.gate is None
+    world.memory.use(20 * EACH)
+    assert world.send(1) == 0
+    world.space.queue("queue:q").clear()
+    world.look()
+    assert world.send(1) == 1
+    world.memory.use(GIB)
+    world.look()
+    assert world.broker.gate is None
+
+
+def test_a_sum_that_is_under_way_when_the_limit_ends_blocks_nobody() -> None:
+    world = World(GIB)
+    for number in range(TURN + 2):
+        world.space.queue(f"queue:q{number}")
+    world.time += 10
+    world.memory.look()
+    assert world.broker.scheduler.ring
+    world.memory.use(0)
+    while world.broker.work(NOW):
+        pass
+    assert (world.flow, world.broker.gate) == ([], None)
+
+
 def test_removed_messages_make_room_at_once() -> None:
     world = World(10 * EACH)
     consumer = world.space.open_consumer(Port(), 1, "queue:q", connection="c", credit=1_000, now=NOW)

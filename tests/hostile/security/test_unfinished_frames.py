@@ -265,6 +265,19 @@ def test_frame_beyond_the_limit_is_received_alone() -> None:
     assert b.reads
 
 
+def test_another_limit_admits_what_waits() -> None:
+    frames = LargeFrames()
+    frames.limit = 100
+    a, b, c = (Link() for _ in range(3))
+    assert frames.admit(a, 90)
+    for link in (b, c):
+        link.reads = frames.admit(link, 60)
+    frames.set_limit(150)
+    assert (b.reads, c.reads) == (True, False)
+    frames.set_limit(0)
+    assert c.reads
+
+
 def test_connection_that_ends_while_it_waits_is_forgotten() -> None:
     frames = LargeFrames()
     frames.limit = 100

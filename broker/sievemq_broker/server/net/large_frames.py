@@ -49,6 +49,7 @@ class LargeFrames:
     def set_limit(self, limit: int) -> None:
         """Set the limit of all of them together."""
         self.limit = limit
+        self._go_on()
 
     def admit(self, link: _Reader, size: int) -> bool:
         """True if `link` may receive a frame that has begun. Otherwise :meth:`_Reader.read_on` is called later.
@@ -57,7 +58,7 @@ class LargeFrames:
             link: whose frame; none of its earlier ones is known here any more.
             size: all its bytes, or those that arrived if its size is not known in advance.
         """
-        if self.limit and (self._waiting or not self._fits(size)):
+        if self._waiting or not self._fits(size):
             self._waiting[link] = size, 0
             return False
         self._reading[link] = size
@@ -84,7 +85,7 @@ class LargeFrames:
         self._go_on()
 
     def _fits(self, size: int) -> bool:
-        return not self._reading or self._bytes + size <= self.limit
+        return not self.limit or not self._reading or self._bytes + size <= self.limit
 
     def _go_on(self) -> None:
         while self._waiting:

@@ -123,6 +123,10 @@ class Links:
         self.look_at = sys.maxsize
         self.on_look_at: Callable[[], None] = lambda: None
 
+    def limit_connections(self, limit: int) -> None:
+        """Accept so many from now on. Those that are more stay."""
+        self.limit = limit
+
     def limit_memory(self, large_frames: int, on_look_at: Callable[[], None]) -> None:
         """Mind what is read from now on.
 

@@ -108,6 +108,20 @@ class MemoryLimit:
             links.limit_memory(share_of(limit), self._used_up)
             self._measure_room()
 
+    def use(self, limit: int) -> None:
+        """Have another limit from now on: bytes; 0 for none. Senders that wait ask again."""
+        self.limit = limit
+        self._measured += 1  # a sum under way was begun for the limit before
+        self._links.limit_memory(share_of(limit) if limit else 0, self._used_up)
+        if limit:
+            self._count(0)
+        else:
+            self._release()
+        if self.blocked:
+            self.blocked = False
+            self._announce(None)
+        self._round.soon()
+
     def measure(self) -> int:
         """Bytes that all messages take now, with what was received of incomplete ones."""
         finish(self.add_up, 0)
@@ -216,6 +230,9 @@ class MemoryLimit:
         waiting = 0 if over is None else self._broker.rooms.kept_at(over)
         room = self.limit - self.bytes + waiting + self._staged - counted
         links = self._links
+        if not self.limit:
+            self._release()
+            return UNLIMITED
         may_come = room // (AMPLIFIED * self._copies) - self.input - _READ
         if may_come >= (_NEAR if self._broker.gate is None else 2 * _NEAR):
             links.allow(began + may_come)
@@ -223,6 +240,11 @@ class MemoryLimit:
         else:
             self._count(room)
         return room
+
+    def _release(self) -> None:
+        """Count nothing any more."""
+        self._links.allow()
+        self._broker.set_gate(None)
 
     def _count(self, room: int) -> None:
         """Count each send from now on."""

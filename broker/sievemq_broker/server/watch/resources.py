@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sievemq_broker import logs
 from sievemq_broker.server.watch.memory import machine_limit
 
 _PROC: Final = Path("/proc/self")
+
+log = logs.get("server")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +58,22 @@ def _files_limit() -> int:
         return 0
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return 0 if limit == resource.RLIM_INFINITY else limit
+
+
+def raise_file_limit(connections: int) -> None:
+    """Ask for as many file descriptors as connections may come; a soft limit of 1024 is the usual default."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 256
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    except (OSError, ValueError):
+        allowed = soft
+    if allowed < wanted:
+        log.warning("broker.few_files", files=allowed, max_connections=connections, note="raise the limit (ulimit -n)")
