@@ -115,6 +115,20 @@ def _client_url(value: object) -> str | None:
     return f"{scheme}://{_address(host)}"
 
 
+def _http_url(value: object) -> str | None:
+    url = _optional_text(value)
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url.rstrip("/"))
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # brackets, or a port that is no number
+        usable = False
+    if not usable or "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("must be the URL of this broker's HTTP port, such as https://mq-1.example.com:7680")
+    return parts.geturl()
+
+
 def _collector(value: object) -> str | None:
     url = _optional_text(value)
     if url is None:
@@ -281,6 +295,11 @@ class Settings:
     shard: str = _setting("main", "name of this broker's messages in the store", _shard)
     advertise: str | None = _setting(
         None, "URL of this broker for clients, which the others show; that of its wire port if not given", _client_url
+    )
+    advertise_http: str | None = _setting(
+        None,
+        "URL of this broker's HTTP port for people and commands; with the host of advertise if not given",
+        _http_url,
     )
     peers: tuple[str, ...] = _setting(
         (), "host:port of all brokers of the shard; connected clients learn them and try them after a loss", _peers

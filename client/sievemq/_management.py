@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from sievemq_core.version import VERSION
 
@@ -19,6 +19,8 @@ DEFAULT_HTTP_PORT: Final = 7680
 TIMEOUT: Final = 60.0
 #: Rows of a page.
 ROWS: Final = 500
+#: Brokers in a row that may send a request on to another one.
+REDIRECTS: Final = 4
 
 
 class ManagementError(Exception):
@@ -35,8 +37,16 @@ class ManagementError(Exception):
         self.details = details or {}
 
 
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follow no redirect of a server in front of a broker: urllib would send the password to wherever it leads."""
+
+    def redirect_request(self, *request: Any) -> None:
+        """None: the answer is a refusal."""
+
+
 class Management:
-    """The management API of one broker. Every request raises ManagementError if there is no answer, or a refusal.
+    """The management API of a broker, and of the others of its cluster: it follows where one says that a namespace is
+    in another shard. Every request raises ManagementError if there is no answer, or a refusal.
 
     Args:
         user, password: credentials; None for a broker without users.
@@ -48,6 +58,7 @@ class Management:
     ) -> None:
         self.url = url.rstrip("/")
         self._tls = tls
+        self._opener = urllib.request.build_opener(_Stay, urllib.request.HTTPSHandler(context=tls))
         self._timeout = timeout
         self._headers = {"Accept": "application/json", "User-Agent": f"sievemq/{VERSION}"}
         if user is not None:
@@ -102,17 +113,27 @@ class Management:
         if data is not None:
             headers["Content-Type"] = "application/json"
         seconds = self._timeout if timeout is None else timeout
-        url = f"{self.url}/api/v1{path}{f'?{chosen}' if chosen else ''}"
-        request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310  http and https only
+        below = f"/api/v1{path}{f'?{chosen}' if chosen else ''}"
+        url, left = self.url, REDIRECTS
+        while True:
+            request = urllib.request.Request(url + below, data, headers, method=method)  # noqa: S310  http and https only
+            try:
+                return self._answer(url, request, seconds)
+            except ManagementError as error:
+                if not left:
+                    raise
+                url, left = _owner(url, error), left - 1
+
+    def _answer(self, url: str, request: urllib.request.Request, seconds: float) -> Any:
         try:
-            with urllib.request.urlopen(request, timeout=seconds, context=self._tls) as answer:  # noqa: S310
+            with self._opener.open(request, timeout=seconds) as answer:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             with error:
                 raise _refusal(error) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
-            raise ManagementError(f"no management port answers at {self.url}: {reason}") from error
+            raise ManagementError(f"no management port answers at {url}: {reason}") from error
 
 
 def place(namespace: str, address: str = "", *rest: str) -> str:
@@ -121,6 +142,27 @@ def place(namespace: str, address: str = "", *rest: str) -> str:
     if address:
         parts += ["destinations", quote(address, safe="")]
     return "/".join([*parts, *rest])
+
+
+def _owner(asked: str, error: ManagementError) -> str:
+    """Where a broker that refuses a request says that it must be sent; the error itself if it says nothing of it.
+
+    A URL with a user or a query is none that a broker names. From TLS the way leads to TLS alone: the password is sent
+    again.
+    """
+    url = error.details.get("url")
+    if error.status != 421 or not isinstance(url, str):
+        raise error
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not ("@" in url or "?" in url)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise error
+    if parts.scheme == "http" and asked.startswith("https:"):
+        raise ManagementError(f"{asked} leads to {url}, which has no TLS: nothing is sent there", 421) from error
+    return url.rstrip("/")
 
 
 def _given(values: Mapping[str, object]) -> dict[str, object]:

@@ -108,7 +108,11 @@ class ManagementPort:
     @property
     def url(self) -> str:
         """For people and scrapers."""
-        return self._port.url("https" if self._tls else "http")
+        return self._port.url(self.scheme)
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self._tls else "http"
 
     def pulse(self, host: str | None) -> str:
         """The address as others reach it; "" if that is not known.
@@ -183,7 +187,9 @@ def bind(server: Server) -> ManagementPort | None:
         server.on_stop.append(http.stop)
         if server.shard.is_shared:
             http.keep()
-            server.beats_at(http.pulse(urlsplit(server.settings.advertise or "").hostname), http.close)
+            address = http.pulse(urlsplit(server.settings.advertise or "").hostname)
+            http_url = server.settings.advertise_http or (address and f"{http.scheme}://{address}")
+            server.beats_at(address, http_url, http.close)
     if server.settings.otlp is not None:
         from sievemq_broker.server.otlp import MetricExport  # few brokers have a collector
 

@@ -107,8 +107,9 @@ class Server:
         self.shard = shard or Shard(settings, self.clock)
         self.shard.report_to(self._store_failed, self._report_store, self._silenced, self._asked_for)
         self.phase = Phase.FOLLOWING if self.shard.is_shared else Phase.STARTING
-        #: An address of this process for followers, and what is called when it need not accept any more.
-        self._pulse: tuple[str, Callable[[], None]] = "", lambda: None
+        #: An address of this process for followers, the URL of its management port, and what is called when the address
+        #: need not accept any more.
+        self._pulse: tuple[str, str, Callable[[], None]] = "", "", lambda: None
         self.started_at = 0.0
         self.links = Links(settings.max_connections)
         self.history = History()
@@ -172,14 +173,15 @@ class Server:
         """
         self._ports = ClientPorts(self.settings, self._tls is not None, listens=not self.shard.is_shared)
 
-    def beats_at(self, address: str, end: Callable[[], None]) -> None:
+    def beats_at(self, address: str, http_url: str, end: Callable[[], None]) -> None:
         """Have followers know an address of this process that accepts connections in each phase, as long as it lives.
 
         Args:
             address: host:port.
+            http_url: of the management port, for people and commands.
             end: called once the shard is released: it need not accept any more.
         """
-        self._pulse = address, end
+        self._pulse = address, http_url, end
 
     async def start(self) -> None:
         """Serve the ports for clients. Where brokers share the store, this lasts until it is this one's turn.
@@ -280,7 +282,9 @@ class Server:
         from sievemq_broker.store.lease import Owner  # in memory there is no database
 
         url = self.settings.advertise or self.url
-        return Owner(f"{socket.gethostname()}:{os.getpid()}", url, self._pulse[0], shared_rules(self.settings))
+        name, settings = f"{socket.gethostname()}:{os.getpid()}", shared_rules(self.settings)
+        address, http_url, _ = self._pulse
+        return Owner(name, url, address, settings, http_url)
 
     def _look(self) -> None:
         if self.links.silent:
@@ -577,7 +581,7 @@ class Server:
         await self.history.close()
         if not await self.shard.close() and self.failure is None:
             self.failure = StoppedError("the disk took no more writes")
-        self._pulse[1]()
+        self._pulse[2]()
         self.user_store.close()
         self.authenticator.close()
         self.phase = Phase.STOPPED

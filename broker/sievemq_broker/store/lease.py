@@ -89,12 +89,14 @@ class Owner(NamedTuple):
         address: host:port whose kernel refuses connections once the process is gone; it is served in each state. "" if
             there is none.
         settings: of its domain, in a canonical form: a follower compares its own.
+        http_url: of its management port, for people and commands; "" if that is not known.
     """
 
     name: str
     url: str
     address: str
     settings: str
+    http_url: str = ""
 
 
 class Sight(NamedTuple):
@@ -124,6 +126,22 @@ class Sight(NamedTuple):
     offset: float
     heir: str = ""
     followers: int | None = None
+
+
+class ShardSight(NamedTuple):
+    """What one look at all rows has shown of a shard.
+
+    Attributes:
+        shard: its name.
+        owner: what its owner wrote about itself; None if there is none now, as far as one look can tell.
+        epoch: number of owners so far, for people.
+        followers: processes that follow the shard now; None where that is not known.
+    """
+
+    shard: str
+    owner: Owner | None
+    epoch: int
+    followers: int | None
 
 
 class Leases(Protocol):

@@ -14,7 +14,7 @@ from typing import Any, Final
 import psycopg
 
 from sievemq_broker.domain.store import AwayError, StoreError
-from sievemq_broker.store.lease import Owner, Sight
+from sievemq_broker.store.lease import Owner, ShardSight, Sight
 from sievemq_broker.store.postgres_connection import (
     Connection,
     check,
@@ -33,22 +33,31 @@ _SERVER: Final = (
     "CASE WHEN pg_is_in_recovery() THEN '' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 )
 
-#: Other processes that keep an eye on the lease: their connections have this name, and are used twice in a beat. The
-#: server keeps one whose machine has lost power or its network, for two hours as servers are set usually.
+#: Other processes that keep an eye on the lease: their connections have this name, of which the server keeps 63
+#: characters, and are used twice in a beat. The server keeps a connection whose machine has lost power or its network,
+#: for two hours as servers are set usually.
 _FOLLOWERS: Final = (
-    "(SELECT count(*) FROM pg_stat_activity a WHERE a.application_name = %(name)s AND a.pid <> pg_backend_pid() "
-    "AND a.datname = current_database() "
+    "(SELECT count(*) FROM pg_stat_activity a WHERE a.application_name = left('sievemq ' || l.shard || ' lease', 63) "
+    "AND a.pid <> pg_backend_pid() AND a.datname = current_database() "
     "AND coalesce(a.state_change > clock_timestamp() - %(seconds)s * interval '1 second', true))"
 )
 
 #: Seconds without a look after which a process follows no more; the lease, if that is longer.
 _SILENT_SECONDS: Final = 10.0
 
+#: What an owner has written about itself, as :class:`Owner`.
+_OWNER: Final = "l.name, l.url, l.address, l.settings, l.http_url"
+
 _LOOK: Final = (
-    "SELECT l.token, l.beat, l.released, l.heir, h.epoch, l.name, l.url, l.address, l.settings, "  # noqa: S608
+    f"SELECT l.token, l.beat, l.released, l.heir, h.epoch, {_OWNER}, "  # noqa: S608
     "coalesce((SELECT w.n FROM sievemq.written w WHERE w.shard = l.shard ORDER BY w.n DESC LIMIT 1), 0), "
     f"extract(epoch FROM clock_timestamp())::float8, pg_backend_pid(), {_FOLLOWERS}, {_SERVER} "
     "FROM sievemq.lease l JOIN sievemq.head h ON h.shard = l.shard WHERE l.shard = %(shard)s"
+)
+
+_ALL: Final = (
+    f"SELECT l.shard, l.token <> '' AND NOT l.released, h.epoch, pg_backend_pid(), {_FOLLOWERS}, {_OWNER} "  # noqa: S608
+    "FROM sievemq.lease l JOIN sievemq.head h ON h.shard = l.shard ORDER BY l.shard"
 )
 
 #: A beat that a crash of the server loses is as good as none, since followers begin to count anew. So it need not be on
@@ -60,9 +69,23 @@ _BEAT: Final = (
 
 _TAKE: Final = (
     "UPDATE sievemq.lease SET token = %(token)s, beat = beat + 1, released = false, name = %(name)s, url = %(url)s, "
-    "address = %(address)s, settings = %(settings)s, backend = 0, heir = '' WHERE shard = %(shard)s "
+    "address = %(address)s, settings = %(settings)s, http_url = %(http_url)s, backend = 0, heir = '' "
+    "WHERE shard = %(shard)s "
     "AND (token = %(token)s OR token = %(seen)s AND beat = %(beat)s AND released = %(released)s)"
 )
+
+
+def all_leases(connection: Connection) -> list[ShardSight]:
+    """The shards of a database, by name, in one look that does not count as one of a follower."""
+    found = []
+    rows = connection.execute(_ALL, {"seconds": _SILENT_SECONDS}).fetchall()
+    for shard, is_owned, epoch, backend, watching, *of_owner in rows:
+        # The owner's connection is one of them. Behind PgBouncer those of clients are not those of the server.
+        counted = watching if backend == connection.info.backend_pid else None
+        owner = Owner(*of_owner) if is_owned and counted != 0 else None
+        followers = counted if counted is None or owner is None else counted - 1
+        found.append(ShardSight(shard, owner, epoch, followers))
+    return found
 
 
 class PostgresLeases:
@@ -90,7 +113,7 @@ class PostgresLeases:
         try:
             connection = self._connected()
             before = time.time()
-            wanted = {"shard": self._shard, "name": self._name, "seconds": self._silent}
+            wanted = {"shard": self._shard, "seconds": self._silent}
             row = connection.execute(_LOOK, wanted).fetchone()
             if row is None:
                 self._make(connection)
@@ -98,12 +121,11 @@ class PostgresLeases:
                 row = connection.execute(_LOOK, wanted).fetchone()
             after = time.time()
             assert row is not None
-            token, beat, released, heir, epoch, name, url, address, settings, writes, clock, *rest = row
-            backend, followers, *server = rest
+            token, beat, released, heir, epoch, *of_owner, writes, clock, backend, followers, started, line = row
             # Behind PgBouncer the connections of clients are not those of the server.
             counted = followers if backend == connection.info.backend_pid else None
-            self._check_server((server[0], server[1]))
-            owner = Owner(name, url, address, settings) if token else None
+            self._check_server((started, line))
+            owner = Owner(*of_owner) if token else None
             offset = (before + after) / 2 - clock
             return Sight(token, beat, released, epoch, owner, writes, self._view, offset, heir, counted)
         except BaseException as error:

@@ -106,7 +106,7 @@ CREATE TABLE sievemq.head (
 CREATE TABLE sievemq.lease (
     shard text PRIMARY KEY, token text NOT NULL, beat bigint NOT NULL, released boolean NOT NULL,
     name text NOT NULL, url text NOT NULL, address text NOT NULL, settings text NOT NULL, backend integer NOT NULL,
-    heir text NOT NULL DEFAULT ''
+    heir text NOT NULL DEFAULT '', http_url text NOT NULL DEFAULT ''
 ) WITH (fillfactor = 50);
 CREATE TABLE sievemq.written (
     shard text, n bigint, next_batch bigint NOT NULL, time bigint NOT NULL, PRIMARY KEY (shard, n)

@@ -319,6 +319,7 @@ STORE = "postgresql://sieve@db:5432,db2/mq?target_session_attrs=read-write"
 
 def test_a_store_and_what_belongs_to_it() -> None:
     given = {"store": STORE, "advertise": "sievemqs://MQ-1/", "peers": "mq-1, [::1]:7673,mq-1:7672"}
+    assert load({"advertise_http": "https://mq-1/mq/"}, {}).settings.advertise_http == "https://mq-1/mq"
     settings = load(given).settings
     assert (settings.store, settings.shard, settings.advertise) == (STORE, "main", "sievemqs://mq-1:7672")
     assert settings.peers == ("mq-1:7672", "[::1]:7673")
@@ -336,6 +337,10 @@ def test_a_store_and_what_belongs_to_it() -> None:
         ({"store": STORE, "peers": "[::1"}, "host:port"),
         ({"store": STORE, "advertise": "amqp://a"}, "sievemq://"),
         ({"store": STORE, "advertise": "sievemq://me:x@a"}, "host:port"),
+        *(
+            ({"advertise_http": url}, "must be the URL of this broker's HTTP port")
+            for url in ("mq-1:7680", "http://", "http://me:x@a", "http://a:x", "http://[a", "http://a?b", "ftp://a")
+        ),
         ({"store": STORE, "shard": "a b"}, "letters"),
         ({"beat_seconds": 0}, "beat_seconds"),
         ({"lease_seconds": 1.9}, "at least 4 times"),

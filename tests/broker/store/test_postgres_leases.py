@@ -13,16 +13,16 @@ import pytest
 from tests.postgres import Database, Server
 
 from sievemq_broker.domain.store import AwayError, FencedError, StoreError
-from sievemq_broker.store.lease import Owner, Sight
+from sievemq_broker.store.lease import Owner, ShardSight, Sight
 
 from .test_both import add, names
 
 psycopg = pytest.importorskip("psycopg", reason="needs psycopg: the extra postgres")
 
 from sievemq_broker.store.postgres import PostgresStore  # noqa: E402
-from sievemq_broker.store.postgres_leases import PostgresLeases  # noqa: E402
+from sievemq_broker.store.postgres_leases import PostgresLeases, all_leases  # noqa: E402
 
-ME = Owner("host 1", "sievemq://me:7672", "127.0.0.1:7680", '{"a": "é"}')
+ME = Owner("host 1", "sievemq://me:7672", "127.0.0.1:7680", '{"a": "é"}', "https://me:7680")
 OTHER = Owner("host 2", "sievemq://other:7672", "", "")
 
 
@@ -100,6 +100,32 @@ def test_a_released_shard_is_seen_as_such_and_beats_no_more(world: World) -> Non
     assert mine.beat("mine") is None
     assert others.take(others.look(), "other", OTHER)
     assert not others.look().released
+
+
+def test_one_look_shows_all_shards(world: World) -> None:
+    """Their names may be longer than what the server keeps of a connection's name."""
+
+    def of(shard: str) -> ShardSight:
+        with closing(psycopg.connect(world.database.url, autocommit=True)) as connection:
+            return next(sight for sight in all_leases(connection) if sight.shard == shard)
+
+    shard = world.shard = f"{world.shard}-{'x' * (62 - len(world.shard))}"
+    mine, others = world.leases(), world.leases()
+    assert others.look().followers == 0
+    assert of(shard) == ShardSight(shard, None, 0, 1), "it has a row, and no owner yet"
+    assert mine.take(mine.look(), "mine", ME)
+    assert of(shard) == ShardSight(shard, ME, 1, 1)
+    assert mine.look().followers == 1
+    others.close()
+    deadline = time.monotonic() + 30
+    while of(shard).followers and time.monotonic() < deadline:  # its backend ends a moment later
+        assert of(shard).owner == ME
+    mine.close()
+    while of(shard).owner is not None and time.monotonic() < deadline:
+        pass
+    assert of(shard) == ShardSight(shard, None, 1, 0), "its process has ended without a word"
+    mine.release("mine")
+    assert of(shard).owner is None
 
 
 def test_an_owner_learns_with_its_beat_which_follower_asks_for_the_shard(world: World) -> None:

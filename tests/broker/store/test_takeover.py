@@ -120,9 +120,9 @@ def test_the_management_port_says_which_broker_serves(world: World) -> None:
         assert get(follower, "/readyz")[1]["role"] == "follower"
         for path in ("/", "/api/v1/broker", "/api/v1/namespaces", "/metrics/detailed", "/openapi.json"):
             status, error = get(follower, path)
-            assert (status, error["error"]) == (503, "FOLLOWER"), path
-            assert owner.url in error["text"]
-            assert error["details"]["owner"] == owner.url
+            assert (status, error["error"]) == (421, "REDIRECT"), path
+            assert error["text"] == f"this broker follows the one at {owner.url}: ask at {owner.http_url}"
+            assert error["details"] == {"role": "follower", "owner": owner.url, "shard": "main", "url": owner.http_url}
         assert get(owner, "/api/v1/broker")[1]["role"] == "owner"
         assert 'sievemq_role{role="owner"} 1.0' in get(owner, "/metrics")[1]
         assert 'sievemq_role{role="follower"} 1.0' in get(follower, "/metrics")[1]

@@ -6,11 +6,15 @@ So neither answers nor events tell of what a crash could still undo, or of what 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.server.http.access import HEALTH
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.server import Server
+
+if TYPE_CHECKING:  # in memory there is no database
+    from sievemq_broker.store.lease import Owner
 
 #: Answered by a broker that serves no clients, too: they show that, and no messages.
 _ALWAYS: Final = HEALTH | {"/metrics", "/api/v1/attention"}
@@ -21,20 +25,33 @@ LOOK_SECONDS: Final = 2.0
 
 
 def unavailable(server: Server) -> ApiError | None:
-    """503, if this broker does not serve its shard: another one does, or may. None if it does."""
+    """The error that this broker does not serve its shard: another one does, or may. None if it does.
+
+    421 with the owner's URL, if that is known, and 503 otherwise."""
     if not server.shard.is_shared or server.lease_holds:
         return None
     keeper, role = server.shard.keeper, server.role
     owner = None if keeper is None else keeper.owner
-    details = {"role": role, "owner": None if owner is None else owner.url}
+    details = {"role": role, "shard": server.settings.shard, "owner": None if owner is None else owner.url}
     if owner is not None:
-        details["owner_http"] = owner.address
-        text = f"this broker follows the one at {owner.url}: ask there"
-    elif role == "follower":
+        return misdirected(f"this broker follows the one at {owner.url}", owner, details)
+    if role == "follower":
         text = "this broker follows, and no other one serves now; it will take over if that lasts"
     else:
         text = server.trouble or "this broker takes over: it restores its messages"
     return ApiError(503, role.upper(), text, details, {"Retry-After": "1"})
+
+
+def misdirected(text: str, owner: Owner, details: Mapping[str, object]) -> ApiError:
+    """421: another broker has to be asked.
+
+    Args:
+        text: why.
+        owner: that broker.
+        details: for programs; its URL is added.
+    """
+    where = f": ask at {owner.http_url}" if owner.http_url else ", whose management port is not known (advertise_http)"
+    return ApiError(421, "REDIRECT", text + where, {**details, "url": owner.http_url or None})
 
 
 def admit(server: Server, path: str) -> None:
