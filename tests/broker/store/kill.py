@@ -20,6 +20,7 @@ At the end of each life of the directory what is left is drained, and then
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -62,9 +63,13 @@ class Client:
     """One connection, read and written by one thread.
 
     Args:
+        namespace: that its destinations are in.
         host: of the broker.
         welcome: seconds that the broker may take to answer HELLO.
         patience: seconds that it may take for anything else.
+
+    Raises:
+        OSError, ProtocolError, EOFError: there is no broker, or it refuses the client now.
     """
 
     def __init__(
@@ -72,10 +77,12 @@ class Client:
         port: int,
         client_id: str | None = None,
         *,
+        namespace: str = "",
         host: str = "127.0.0.1",
         welcome: float = DEADLINE,
         patience: float = DEADLINE,
     ) -> None:
+        self.namespace = namespace
         self.patience = patience
         self.sock = socket.create_connection((host, port), timeout=welcome)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -87,7 +94,7 @@ class Client:
         self.requests = 0
         self.welcome: tuple[Any, ...] = ()
         try:
-            self.say(Command.HELLO, PROTOCOL_VERSION, "", None, None, client_id, 0, "kill", None, {})
+            self.say(Command.HELLO, PROTOCOL_VERSION, namespace, None, None, client_id, 0, "kill", None, {})
             while not self.welcome:
                 self.read()
             self.sock.settimeout(patience)
@@ -262,9 +269,17 @@ def has_ahead(directory: Path) -> bool:
 
 
 class Life:
-    """One data directory from its first broker to its last."""
+    """One data directory from its first broker to its last.
 
-    def __init__(self, seed: int, directory: Path, options: tuple[str, ...] = ()) -> None:
+    Args:
+        options: of the broker.
+        namespaces: the same clients are in each of them.
+    """
+
+    def __init__(
+        self, seed: int, directory: Path, options: tuple[str, ...] = (), namespaces: tuple[str, ...] = ("",)
+    ) -> None:
+        self.namespaces = namespaces
         self.random = random.Random(seed)
         self.directory = directory
         self.options = options
@@ -364,8 +379,12 @@ class Life:
             *((self.consume, ("queue:plain", "plain", None)) for _ in range(2)),
             *((self.consume, ("topic:t", name, name)) for name in SUBSCRIPTIONS),
         ]
-        self.parts = len(parts)
-        threads = [threading.Thread(target=self.play_part, args=part, daemon=True) for part in parts]
+        self.parts = len(parts) * len(self.namespaces)
+        threads = [
+            threading.Thread(target=self.play_part, args=(namespace, *part), daemon=True)
+            for namespace in self.namespaces
+            for part in parts
+        ]
         for thread in threads:
             thread.start()
         for _ in range(kills):
@@ -390,15 +409,15 @@ class Life:
         self.kill()
         self.start()
 
-    def connect(self, client_id: str | None) -> Client:
+    def connect(self, client_id: str | None, namespace: str = "") -> Client:
         """Connect a client to the broker.
 
         Raises:
             OSError, ProtocolError, EOFError: there is none, or it refuses the client now.
         """
-        return Client(self.port, client_id)
+        return Client(self.port, client_id, namespace=namespace)
 
-    def play_part(self, part: Any, arguments: tuple[Any, ...]) -> None:
+    def play_part(self, namespace: str, part: Any, arguments: tuple[Any, ...]) -> None:
         """Let one client live until it is over, on one connection after the other."""
         state: dict[str, int] = {}
         while not self.over.is_set():
@@ -406,7 +425,7 @@ class Life:
                 continue
             client = None
             try:
-                client = self.connect(arguments[2] if part == self.consume else None)
+                client = self.connect(arguments[2] if part == self.consume else None, namespace)
                 with self.accounts.lock:
                     self.incarnations.add(client.welcome[3])
                 part(client, state, *arguments)
@@ -420,8 +439,8 @@ class Life:
                     client.close()
 
     def subscribe(self) -> None:
-        for name in SUBSCRIPTIONS:
-            client = self.connect(name)
+        for namespace, name in itertools.product(self.namespaces, SUBSCRIPTIONS):
+            client = self.connect(name, namespace)
             client.request(Command.OPEN_SESSION, 1, 2)
             client.consume(1, "topic:t", 0, name)
             client.close()
@@ -434,8 +453,9 @@ class Life:
             for _ in range(choose.choice((1, 1, 5, 40))):
                 state["n"] = state.get("n", 0) + 1
                 where = choose.choice(("in", "plain", "t"))
-                client.send(f"topic:{where}" if where == "t" else f"queue:{where}", f"p{number}-{state['n']}", 200)
-                batch.append((where, f"p{number}-{state['n']}", client.sent % 10))
+                name = f"{client.namespace}p{number}-{state['n']}"
+                client.send(f"topic:{where}" if where == "t" else f"queue:{where}", name, 200)
+                batch.append((where, name, client.sent % 10))
             client.flush()
             self.accounts.step()
             client.await_confirm()
@@ -458,7 +478,7 @@ class Life:
             count, size = (LARGE, LARGE_BODY) if choose.random() < 0.02 else (3, 50)
             for _ in range(count):
                 state["n"] = state.get("n", 0) + 1
-                names.append(f"p{number}-{state['n']}")
+                names.append(f"{client.namespace}p{number}-{state['n']}")
                 client.send("queue:plain", names[-1], size)
             answered = False
             self.accounts.step()
@@ -486,10 +506,9 @@ class Life:
                 client.sock.settimeout(client.patience)
             taken, client.deliveries = client.deliveries, []
             for _, _, count, packed in taken:
-                name = str(Envelope.from_packed(packed).fields[MESSAGE_ID])
-                self.accounts.saw("in", name, count)
+                name = self.saw(client, "in", count, packed)
                 state["n"] = state.get("n", 0) + 1
-                client.send("queue:out", f"r{number}.{state['n']}~{name}", 20)
+                client.send("queue:out", f"{client.namespace}r{number}.{state['n']}~{name}", 20)
             self.accounts.step()
             client.request(Command.COMMIT, 1, (1, taken[-1][1]))
             self.accounts.step()
@@ -507,19 +526,28 @@ class Life:
                 continue
             taken, client.deliveries = client.deliveries, []
             for _, _, count, packed in taken:
-                self.accounts.saw(place, str(Envelope.from_packed(packed).fields[MESSAGE_ID]), count)
+                self.saw(client, place, count, packed)
             if taken:
                 self.accounts.step()
                 client.say(Command.ACKNOWLEDGE, 1, taken[-1][1], len(taken))
 
+    def saw(self, client: Client, place: str, count: int, packed: bytes) -> str:
+        """A client has got a message. Returns its name."""
+        name = str(Envelope.from_packed(packed).fields[MESSAGE_ID])
+        self.accounts.saw(place, name, count)
+        if not name.startswith(client.namespace):
+            self.accounts.faults.append(f"{name} came in the namespace {client.namespace}")
+        return name
+
     def drain(self) -> None:
         """Take everything that is left."""
         places = [("queue:in", "left in", None), ("queue:plain", "plain", None), ("queue:out", "out", None)]
-        for where, place, subscription in [*places, *(("topic:t", name, name) for name in SUBSCRIPTIONS)]:
+        places += [("topic:t", name, name) for name in SUBSCRIPTIONS]
+        for namespace, (where, place, subscription) in itertools.product(self.namespaces, places):
             deadline = time.monotonic() + DEADLINE
             while True:
                 try:
-                    client = self.connect(subscription)
+                    client = self.connect(subscription, namespace)
                     client.request(Command.OPEN_SESSION, 1, 1)
                     client.consume(1, where, 10_000, subscription)
                     break
@@ -532,7 +560,7 @@ class Life:
                     break
                 taken, client.deliveries = client.deliveries, []
                 for _, _, count, packed in taken:
-                    self.accounts.saw(place, str(Envelope.from_packed(packed).fields[MESSAGE_ID]), count)
+                    self.saw(client, place, count, packed)
                 client.say(Command.ACKNOWLEDGE, 1, taken[-1][1], len(taken))
             client.close()
 

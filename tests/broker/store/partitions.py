@@ -111,19 +111,15 @@ class Parted(Pair):
         self._network = network
         super().__init__(seed, database, folder, faults)
 
-    def new_broker(self, name: str, shard: str) -> Process:
+    def new_broker(self, name: str, shards: str) -> Process:
         store = f"postgresql://{USER}@{ADDRESSES[DATABASE]}/postgres"
-        return Process(name, self.directory, store, shard, ADDRESSES[name], self._network.inside(name))
+        return Process(name, self.directory, store, shards, ADDRESSES[name], self._network.inside(name))
 
     def part(self, broker: Process) -> None:
         self._network.part(broker.name, DATABASE)
 
     def join(self, broker: Process) -> None:
         self._network.join(broker.name, DATABASE)
-
-    def _other(self, owner: Process) -> Process:
-        (other,) = (broker for broker in self.brokers if broker is not owner)
-        return other
 
     def _owner_database(self, owner: Process) -> None:
         self._partition(owner)
@@ -148,14 +144,14 @@ class Parted(Pair):
         self._nothing(owner, *NAMES)
 
     def _follower_database(self, owner: Process) -> None:
-        self._nothing(owner, self._other(owner).name, DATABASE)
+        self._nothing(owner, self.other(owner).name, DATABASE)
 
     def _nothing(self, owner: Process, one: str, other: str) -> None:
         """Part two of them, which must not cost the owner its shard."""
         before = owner.pid
         self._network.part(one, other)
         self.over.wait(LEASE * LONG)
-        if self._other(owner).owns():
+        if self.other(owner).owns():
             self.accounts.faults.append(f"{one} and {other} were parted, and the follower took over")
         self._network.join(one, other)
         self.until(owner.owns, f"{owner.name} did not go on")

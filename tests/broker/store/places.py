@@ -2,7 +2,8 @@
 
     python -m tests.broker.store.places FILE broker --store …
 
-The file has the name of a place while the broker is to stop there; the broker removes it, and stops.
+The file has the name of a place while the broker is to stop there; the broker removes it, and stops. STORE_VERSION in
+the environment is the version of the tables that the broker knows.
 """
 
 from __future__ import annotations
@@ -109,4 +110,5 @@ def _stopping(gen: Generator[Any, Any, Any], stop: Callable[[], None]) -> Genera
 
 if __name__ == "__main__":
     install(Places(Path(sys.argv.pop(1))))
+    postgres_connection.FORMAT = int(os.environ.get("STORE_VERSION", postgres_connection.FORMAT))  # type: ignore[misc]
     main()

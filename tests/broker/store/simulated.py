@@ -16,7 +16,7 @@ import asyncio
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tests.broker.session.harness import START, MemoryServices
@@ -86,9 +86,13 @@ class World:
         seed: of every decision.
         fault: the planted one; "" for none.
         loses: replicas that lack the last commits are promoted now and then.
+        shards: their names.
+        machines: how many; a process runs on each.
     """
 
-    def __init__(self, seed: int, fault: str = "", *, loses: bool = False) -> None:
+    def __init__(
+        self, seed: int, fault: str = "", *, loses: bool = False, shards: Sequence[str] = ("main",), machines: int = 3
+    ) -> None:
         self.chance = random.Random(seed)
         self.fault = fault
         self.loses = loses
@@ -104,16 +108,30 @@ class World:
         self.counts: dict[str, int] = {}
         #: How many processes there were.
         self.runs = 0
-        self.database = Database(self)
-        self.processes: list[Process | None] = [None, None, None]
+        self.server = Server()
+        self.databases = {shard: Database(self, shard) for shard in shards}
+        self.processes: list[Process | None] = [None] * machines
         self.partitions: set[int] = set()
         #: Seconds by which the wall clock of each machine is ahead.
-        self.wall_ahead = [0.0, 0.0, 0.0]
+        self.wall_ahead = [0.0] * machines
         self.checker: Checker
         self.clients: list[Client] = []
 
+    @property
+    def database(self) -> Database:
+        """Of the only shard."""
+        (database,) = self.databases.values()
+        return database
+
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
+
+    def promote(self, lag: float) -> None:
+        """A replica becomes the primary that lacks the commits of the last seconds."""
+        for database in self.databases.values():
+            database.lose(lag)
+        self.server.generation += 1
+        self.count("promotions")
 
     def blame(self, text: str) -> None:
         self.wrong.append(f"{self.now:.3f} {text}")
@@ -180,16 +198,24 @@ class Moment(NamedTuple):
     touched: frozenset[str]
 
 
-class Database:
-    """The truth, with its last commits. The broker's tables as PostgreSQL keeps them: each verb is a transaction."""
+class Server:
+    """Of all databases."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.row = Row()
-        self.store = TableStore()
+    def __init__(self) -> None:
         self.is_up = True
         #: Raised by each restart: connections are broken.
         self.generation = 0
+
+
+class Database:
+    """The truth about a shard, with its last commits. The broker's tables as PostgreSQL keeps them: each verb is a
+    transaction."""
+
+    def __init__(self, world: World, shard: str) -> None:
+        self.world = world
+        self.shard = shard
+        self.row = Row()
+        self.store = TableStore()
         self.history: deque[Moment] = deque(maxlen=MOST_LOST)
         #: All tokens that have owned the shard.
         self.tokens: set[str] = set()
@@ -297,11 +323,8 @@ class Database:
 
     # -- failures -------------------------------------------------------------------------------------------------
 
-    def restart(self) -> None:
-        self.generation += 1
-
-    def promote(self, lag: float) -> None:
-        """A replica becomes the primary that lacks the commits of the last seconds."""
+    def lose(self, lag: float) -> None:
+        """A replica has become the primary that lacks the commits of the last seconds."""
         token = self.row.token
         while self.history and self.history[-1].time > self.world.now - lag:
             moment = self.history.pop()
@@ -313,8 +336,6 @@ class Database:
             # The owner before goes on. What its clients have sent to the lost one as well may be carried out twice.
             self.takeover_lost = True
             self.lost |= self.world.checker.sent - self.world.checker.promised
-        self.restart()
-        self.world.count("promotions")
 
 
 def _accepted(part: Batch) -> Iterator[tuple[int, bytes]]:
@@ -342,14 +363,14 @@ class Line:
             AwayError: there was no answer.
         """
         process = self._process
-        world, database = process.world, process.world.database
-        if not database.is_up or process.slot in world.partitions:
+        world, server = process.world, process.world.server
+        if not server.is_up or process.slot in world.partitions:
             self.break_off()
             raise AwayError("the database does not answer")
         if self._generation is None:
             Line._views += 1
-            self._generation, self.view = database.generation, Line._views
-        if self._generation != database.generation:
+            self._generation, self.view = server.generation, Line._views
+        if self._generation != server.generation:
             self.break_off()
             raise AwayError("the connection to the database is broken")
         late = world.happens(0.02)
@@ -367,10 +388,11 @@ class Line:
 
     def _copy(self, act: Act, late: bool) -> None:
         """An old backend carries it out much later."""
-        world, generation = self._process.world, self._process.world.database.generation
+        world, server = self._process.world, self._process.world.server
+        generation = server.generation
 
         def again() -> None:
-            if world.database.generation == generation and world.database.is_up:
+            if server.generation == generation and server.is_up:
                 try:
                     act()
                 except StoreError:
@@ -388,9 +410,9 @@ class Line:
 class SimLeases:
     """The row of the lease, over a connection of its own."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, database: Database) -> None:
         self._process = process
-        self._database = process.world.database
+        self._database = database
         self._line = Line(process)
 
     def look(self) -> Sight:
@@ -432,14 +454,14 @@ class SimLeases:
 class SimListing(Tables):
     """What a follower reads, over a connection of its own."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, database: Database) -> None:
         super().__init__()
-        self._process = process
+        self._database = database
         self._line = Line(process)
 
     def last_write(self) -> int:
         """Read all of it, for the calls of one step."""
-        tables = self._line.call(lambda: self._process.world.database.store.tables.copy())
+        tables = self._line.call(lambda: self._database.store.tables.copy())
         self.data, self.writes = tables.data, tables.writes
         return self.writes
 
@@ -480,7 +502,7 @@ class SimStore:
 
     def __init__(self, process: Process, saved: TableStore, epoch: int, follower: Follower | None = None) -> None:
         self._process = process
-        self._database = process.world.database
+        self._database = process.database
         self._line = Line(process)
         self._saved = saved
         self._reading = Wrong(process.world.fault, saved, follower)
@@ -633,18 +655,80 @@ class HastyLease(Lease):
         super().answered(self.clock() if self.fault == "lease counted from the answer" else asked)
 
 
+class Candidate:
+    """A shard that a process follows, or owns.
+
+    Attributes:
+        before: what a follower has read, for a planted fault.
+    """
+
+    is_warm = True
+    writes = 0
+
+    def __init__(self, process: Process, database: Database) -> None:
+        world, chance = process.world, process.world.chance
+        self.process = process
+        self.database = database
+        self.before: TableStore | None = None
+        self.follower = Follower(SimListing(process, database), after=0.0) if world.follows else None
+        self.lease = HastyLease(TERMS, f"{chance.getrandbits(64):016x}")
+        self.lease.fault, self.lease.clock = world.fault, process.lease_clock
+        machine = f"machine{process.slot}"
+        self.keeper = Keeper(
+            process.loop,
+            self.lease,
+            SimLeases(process, database),
+            Owner(machine, f"sievemq://{machine}", process.address, ""),
+            self,
+            worker=SimWorker(process),
+            prober=SimWorker(process),
+            now=process.lease_clock,
+            probe=self._accepts,
+            asks=world.runs % 4 == 0,
+        )
+        self.keeper.start()
+
+    def _accepts(self, address: str) -> bool:
+        """Whether the kernel of that machine accepts a connection."""
+        world = self.process.world
+        if world.fault == "suspicion taken for death" and self.lease.suspects:
+            return False
+        return any(each is not None and address == each.address for each in world.processes)
+
+    # -- what the keeper reports ------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Another process owns the shard."""
+
+    def taken(self) -> None:
+        self.process.taken(self)
+
+    def silence(self, reason: str | None) -> None:
+        self.process.silence(reason)
+
+    def asked(self) -> None:
+        self.process.asked()
+
+    def gone(self, error: StoreError) -> None:
+        self.process.leave_for(str(error))
+
+    def hangs(self, seconds: float) -> bool:
+        return self.process.hangs(seconds)
+
+
 class Process:
-    """One run of a broker process: it follows, takes the shard, serves it, until it is killed or gone.
+    """One run of a broker process: it follows, takes a shard, serves it, until it is killed or gone.
 
     Args:
         slot: the machine that it is on.
+
+    Attributes:
+        own: the shard that it has taken; the first that it follows before that.
     """
 
     broker: Broker
     commits: Commits
     services: SimServices
-    is_warm = True
-    writes = 0
 
     def __init__(self, world: World, slot: int) -> None:
         self.world = world
@@ -666,37 +750,22 @@ class Process:
         self._fed: dict[Link, None] = {}
         self._turn_due = False
         self._serves = False
-        #: What a follower has read, for a planted fault.
-        self._before: TableStore | None = None
-        self._follower = Follower(SimListing(self), after=0.0) if world.follows else None
         self._read_at = world.now
-        self.lease = HastyLease(TERMS, f"{chance.getrandbits(64):016x}")
-        self.lease.fault, self.lease.clock = world.fault, self._lease_clock
-        self.leases = SimLeases(self)
-        self.keeper = Keeper(
-            self.loop,
-            self.lease,
-            self.leases,
-            Owner(f"machine{slot}", f"sievemq://machine{slot}", self.address, ""),
-            self,
-            worker=SimWorker(self),
-            prober=SimWorker(self),
-            now=self._lease_clock,
-            probe=self._accepts,
-            asks=world.runs % 4 == 0,
-        )
-        self.keeper.start()
+        self._candidates = [Candidate(self, database) for database in world.databases.values()]
+        self.own = self._candidates[0]
         self.after(0.25, self._tick)
 
     @property
-    def token(self) -> str:
-        return self.lease.token
+    def lease(self) -> HastyLease:
+        return self.own.lease
 
-    def _accepts(self, address: str) -> bool:
-        """Whether the kernel of that machine accepts a connection."""
-        if self.world.fault == "suspicion taken for death" and self.lease.suspects:
-            return False
-        return any(each is not None and address == each.address for each in self.world.processes)
+    @property
+    def token(self) -> str:
+        return self.own.lease.token
+
+    @property
+    def database(self) -> Database:
+        return self.own.database
 
     # -- time -----------------------------------------------------------------------------------------------------
 
@@ -707,34 +776,33 @@ class Process:
         """Of the machine, in seconds, set by nobody."""
         return self._ahead + self.world.now * self._rate
 
-    def _lease_clock(self) -> float:
+    def lease_clock(self) -> float:
         return self.wall() / 1000 if self.world.fault == "lease by the wall clock" else self.clock()
 
     def wall(self) -> int:
         """Ms epoch."""
         return START + round((self.world.now + self.world.wall_ahead[self.slot]) * 1000)
 
-    # -- what the keeper reports ------------------------------------------------------------------------------------
+    # -- what a keeper reports --------------------------------------------------------------------------------------
 
-    def follow(self) -> None:
-        """Another process owns the shard."""
-
-    def taken(self) -> None:
-        world = self.world
+    def taken(self, own: Candidate) -> None:
+        """A shard is this process's: restore it."""
+        world, database = self.world, own.database
+        self.own = own
 
         def read() -> None:
-            if not world.database.is_up or self.slot in world.partitions:
-                self.after(0, lambda: self._exit("the store does not answer"))
-            elif world.database.row.token != self.token:
-                self.after(0, lambda: self._exit("fenced while opening"))
+            if not world.server.is_up or self.slot in world.partitions:
+                self.after(0, lambda: self.leave_for("the store does not answer"))
+            elif database.row.token != self.token:
+                self.after(0, lambda: self.leave_for("fenced while opening"))
             else:
-                saved = world.database.store.copy()
-                if world.fault == "read before the takeover" and self._before is not None:
-                    saved = self._before
+                saved = database.store.copy()
+                if world.fault == "read before the takeover" and own.before is not None:
+                    saved = own.before
                 seconds = world.chance.uniform(0.0, 4.0) if not world.is_calm else 0.1
-                epoch, generation = world.database.row.epoch, world.database.generation
-                follower = self._follower
-                self.after(seconds, lambda: self._restored(SimStore(self, saved, epoch, follower), saved, generation))
+                store = SimStore(self, saved, database.row.epoch, own.follower)
+                generation = world.server.generation
+                self.after(seconds, lambda: self._restored(store, saved, generation))
 
         world.after(world.far(), read)
 
@@ -750,29 +818,26 @@ class Process:
             self.world.count("handovers asked for")
             self.stop()
 
-    def gone(self, error: StoreError) -> None:
-        self._exit(str(error))
-
     def hangs(self, seconds: float) -> bool:
         return self._serves and self.commits.hangs(seconds)
 
     # -- serving --------------------------------------------------------------------------------------------------
 
     def _restored(self, store: SimStore, saved: TableStore, generation: int) -> None:
-        world, lease, database = self.world, self.lease, self.world.database
+        world, lease, database = self.world, self.lease, self.database
         kept = database.store
-        if (database.row.token, database.generation) == (self.token, generation) and (
+        if (database.row.token, world.server.generation) == (self.token, generation) and (
             saved.messages != kept.messages or saved.defined != kept.defined
         ):
             world.blame("I11: restored something else than the database has")
         self.broker = Broker(DomainSettings(policies=POLICIES))
         restore(self.broker, store, self.wall())
-        if self._follower is not None:
+        if self.own.follower is not None:
             self._compare(saved)
         journal = self.broker.journal
         assert journal is not None
         kind = HastyCommits if world.fault == "output not held" else Commits
-        speaks = (lambda: True) if world.fault == "no gate" else self.keeper.speaks
+        speaks = (lambda: True) if world.fault == "no gate" else self.own.keeper.speaks
         self.commits = kind(
             self.loop,
             self,  # type: ignore[arg-type]
@@ -780,7 +845,7 @@ class Process:
             store,
             self.broker.refuse_persistent,
             self.broker.guard_persistent,
-            lambda error: self._exit(str(error)),
+            lambda error: self.leave_for(str(error)),
             worker=SimWorker(self),
             speaks=speaks,
             patience=1.0 if world.fault == "no patience" else lease.terms.patience,
@@ -792,18 +857,18 @@ class Process:
         progress.restore(store, self.wall() + KEEP, self.broker)
         self.commits.start(progress)
         self._serves = True
-        self.keeper.restored()
+        self.own.keeper.restored()
         world.count("restores")
 
     def _compare(self, saved: TableStore) -> None:
         """I11: all of it is as it would be had nothing been followed."""
-        assert self._follower is not None
+        assert self.own.follower is not None
         world, cold = self.world, Broker(DomainSettings(policies=POLICIES))
         restore(cold, saved, self.wall())
         if anatomy(self.broker) != anatomy(cold):
             world.blame("I11: a restore differs from one without a follower")
         world.count("followed takeovers")
-        if self._follower.messages:
+        if self.own.follower.messages:
             world.count("warm takeovers")
 
     def now(self) -> int:
@@ -854,16 +919,23 @@ class Process:
 
     def _tick(self) -> None:
         self.after(0.25, self._tick)
-        if self.lease.state == FOLLOWING and self._follower is not None and self.world.chance.random() < 0.3:
-            try:
-                self._follower.step(self.clock())
-            except AwayError:
-                self.world.count("steps without an answer")
-        if self.lease.state == FOLLOWING and self.world.now >= self._read_at + 2.0:
-            self._before, self._read_at = self.world.database.store.copy(), self.world.now
+        if self.lease.state == FOLLOWING:
+            self._follow()
         if self._serves and self.lease.state == OWNING:
             self.broker.due(self.wall())
             self.commits.sweep()
+
+    def _follow(self) -> None:
+        for each in self._candidates:
+            if each.follower is not None and self.world.chance.random() < 0.3:
+                try:
+                    each.follower.step(self.clock())
+                except AwayError:
+                    self.world.count("steps without an answer")
+        if self.world.now >= self._read_at + 2.0:
+            self._read_at = self.world.now
+            for each in self._candidates:
+                each.before = each.database.store.copy()
 
     # -- the end --------------------------------------------------------------------------------------------------
 
@@ -871,10 +943,10 @@ class Process:
         self.world.count("kills")
         self._leave()
 
-    def _exit(self, reason: str) -> None:
+    def leave_for(self, reason: str) -> None:
         world, terms = self.world, TERMS
         world.count("exits")
-        is_owner = world.database.row.token == self.token and not world.database.row.released
+        is_owner = self.database.row.token == self.token and not self.database.row.released
         if self._serves and is_owner and not world.loses:
             # A pause counts as patience, and so does the time until a write is tried again.
             awake = max(world.now - terms.patience + terms.lease, self.paused_until)
@@ -900,7 +972,7 @@ class Process:
         self.commits.synced().add_done_callback(lambda _: self._release())
 
     def _release(self) -> None:
-        self.keeper.close().add_done_callback(lambda _: self._leave())
+        self.own.keeper.close().add_done_callback(lambda _: self._leave())
 
     def _leave(self) -> None:
         if self.is_dead:

@@ -49,7 +49,7 @@ from sievemq_core.message.envelope import MESSAGE_ID
 from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_core.wire.connection import WireConnection
 
-from .simulated import KEEP, Link, Process, World
+from .simulated import KEEP, Database, Link, Process, World
 from .support import name_of
 
 #: Seconds of a run in which things fail, and for which everything may take to arrive after that.
@@ -107,25 +107,25 @@ class Checker:
     def handed(self, link: Link, commands: Iterable[tuple[Any, ...]]) -> None:
         """Output leaves a broker."""
         world, process, client = self.world, link.process, link.client
-        database = world.database
+        database = process.database
         if database.row.token != process.token and not database.takeover_lost:
             world.blame(f"I6: {[COMMANDS[command[0]].name for command in commands]} after another owner's takeover")
         for command in commands:
             number = command[0]
             if number == Command.DELIVER:
-                self._delivered(client, command[3], str(command[4][MESSAGE_ID]))
+                self._delivered(database, client, command[3], str(command[4][MESSAGE_ID]))
             elif number == Command.CONFIRM and client.is_confirmed_singly:
-                self._promise(name for sequence, name in client.sends.items() if sequence <= command[2])
+                self._promise(database, (name for sequence, name in client.sends.items() if sequence <= command[2]))
             elif number == Command.OK:
-                self._answered(*client.requests.get(command[1], ("", ())))
+                self._answered(database, *client.requests.get(command[1], ("", ())))
             elif number == Command.WELCOME and client.is_confirmed_singly and command[7]["resumed"]:
                 for _, sent, _ in command[7]["resumed"]["sessions"]:
-                    self._promise(name for sequence, name in client.sends.items() if sequence <= sent)
+                    self._promise(database, (name for sequence, name in client.sends.items() if sequence <= sent))
             elif number == Command.SEND_FAILED:
                 world.blame(f"{client.name}: {command}")
 
-    def _delivered(self, client: Client, count: int, name: str) -> None:
-        world, database = self.world, self.world.database
+    def _delivered(self, database: Database, client: Client, count: int, name: str) -> None:
+        world = self.world
         world.count("deliveries")
         if database.excuses(name):
             return
@@ -146,27 +146,26 @@ class Checker:
             world.blame(f"I10: {name} is delivered with count {count} after {self.deliveries[name]}")
         self.deliveries[name] = count
 
-    def copied(self, name: str) -> None:
+    def copied(self, database: Database, name: str) -> None:
         """A reader has got a message of a tap."""
         if name in self.deliveries:
             self.world.blame(f"I15: {name} is in the tap twice")
-        if not self.world.database.holds(name):
+        if not database.holds(name):
             self.world.blame(f"I15: {name} is read from a tap, and the database does not know")
         self.deliveries[name] = 1
 
-    def _promise(self, names: Iterable[str]) -> None:
+    def _promise(self, database: Database, names: Iterable[str]) -> None:
         for name in names:
             if name not in self.promised:
                 self.promised.add(name)
-                if not self.world.database.holds(name):
+                if not database.holds(name):
                     self.world.blame(f"I1: {name} is confirmed, and not stored")
 
-    def _answered(self, kind: str, names: tuple[str, ...]) -> None:
-        database = self.world.database
+    def _answered(self, database: Database, kind: str, names: tuple[str, ...]) -> None:
         if kind in ("commit", "publish"):
-            self._promise(names)
+            self._promise(database, names)
         elif kind == "relay":
-            self._promise(names[1:])
+            self._promise(database, names[1:])
             names = names[:1]
         if kind in ("acknowledge", "relay"):
             for name in names:
@@ -176,8 +175,9 @@ class Checker:
 
     def check_end(self) -> None:
         """Everything was consumed."""
-        database = self.world.database
-        for name in sorted(name for name in self.promised - self.deliveries.keys() if not database.excuses(name)):
+        databases = self.world.databases.values()
+        lost = (name for name in self.promised - self.deliveries.keys() if not any(d.excuses(name) for d in databases))
+        for name in sorted(lost):
             self.world.blame(f"I1: {name} was confirmed, and is lost")
 
 
@@ -245,7 +245,7 @@ class Client:
         self.world.after(self.world.chance.uniform(0.01, 0.3), self._try)
 
     def _try(self) -> None:
-        process = self.world.processes[self._slot % 3]
+        process = self.world.processes[self._slot % len(self.world.processes)]
         if process is None or not process.listens:
             self._slot += 1
             self._connect()
@@ -581,13 +581,14 @@ class TapReader(Client):
 
     def answered(self, request: int, kind: str, result: Any) -> None:
         if kind == "fetch":
+            assert self.link is not None
             first, _, _, *columns = result
             names = [] if not columns else columns[MESSAGE_ID]
             if names and first != self._read + 1:
                 self.world.blame(f"I15: the tap continues with {first} behind {self._read}")
             self._read += len(names)
             for name in names:
-                self.world.checker.copied(name)
+                self.world.checker.copied(self.link.process.database, name)
         elif kind == "look" and result["upto"] > self._read:
             self.ask("fetch", (), Command.FETCH_TAP, *self._place, self._id, self._read, result["upto"], 50)
             return
@@ -668,14 +669,14 @@ class Trouble:
         self.world.after(self.world.chance.choice((0.5, 2.0, 5.0, 12.0)), lambda: self.world.partitions.discard(slot))
 
     def outage(self) -> None:
-        database = self.world.database
-        database.is_up = False
-        database.restart()
+        server = self.world.server
+        server.is_up = False
+        server.generation += 1
         self.world.count("outages")
-        self.world.after(self.world.chance.choice((0.3, 2.0, 8.0)), lambda: setattr(database, "is_up", True))
+        self.world.after(self.world.chance.choice((0.3, 2.0, 8.0)), lambda: setattr(server, "is_up", True))
 
     def clock(self) -> None:
-        self.world.wall_ahead[self.world.chance.randrange(3)] = self.world.chance.choice(
+        self.world.wall_ahead[self.world.chance.randrange(len(self.world.processes))] = self.world.chance.choice(
             (0.0, 0.0, 0.0, -40.0, 0.4, 40.0)
         )
 
@@ -683,18 +684,18 @@ class Trouble:
         self.world.chance.choice(self.world.clients).drop()
 
     def promotion(self) -> None:
-        self.world.database.promote(self.world.chance.choice((0.05, 0.5, 4.0)))
+        self.world.promote(self.world.chance.choice((0.05, 0.5, 4.0)))
 
     def isolation(self) -> None:
         """A replica and a broker are cut off, and the replica is promoted when they are back."""
-        slot, lag = self.world.chance.randrange(3), self.world.chance.choice((0.5, 4.0))
+        slot, lag = self.world.chance.randrange(len(self.world.processes)), self.world.chance.choice((0.5, 4.0))
         self.world.partitions.add(slot)
         self.world.after(lag, lambda: self._reunite(slot, lag))
 
     def _reunite(self, slot: int, lag: float) -> None:
         self.world.partitions.discard(slot)
         if not self.world.is_calm:
-            self.world.database.promote(lag)
+            self.world.promote(lag)
 
 
 def run(seed: int, fault: str = "", *, loses: bool = False) -> World:
@@ -703,7 +704,7 @@ def run(seed: int, fault: str = "", *, loses: bool = False) -> World:
     world = World(seed, fault, loses=loses or bias.loses)
     world.slow = bias.slow or world.slow
     world.checker = Checker(world)
-    for slot in range(3):
+    for slot in range(len(world.processes)):
         world.processes[slot] = Process(world, slot)
     subscriber = Consumer(world, "subscriber", "topic:t", "s")
     world.clients.append(subscriber)
@@ -731,7 +732,8 @@ def run(seed: int, fault: str = "", *, loses: bool = False) -> World:
         Consumer(world, "sink", "queue:o"),
     ]
     begin = world.now
-    world.database.history.clear()  # the subscription is not lost
+    for database in world.databases.values():
+        database.history.clear()  # the subscriptions are not lost
     world.is_calm = False
     Trouble(world, bias.often)
     world.run(lambda: world.now >= begin + TROUBLE, begin + TROUBLE)
@@ -750,8 +752,8 @@ def run(seed: int, fault: str = "", *, loses: bool = False) -> World:
 def _make_peace(world: World) -> None:
     world.is_calm = True
     world.partitions.clear()
-    world.database.is_up = True
-    world.wall_ahead = [0.0, 0.0, 0.0]
+    world.server.is_up = True
+    world.wall_ahead = [0.0] * len(world.processes)
     for process in world.processes:
         if process is not None:
             process.paused_until = min(process.paused_until, world.now)

@@ -53,6 +53,8 @@ from typing import Any
 
 from tests.postgres import USER, Database, Pooler, Server
 
+from sievemq_broker.store.postgres_tables import FORMAT
+
 from ...client.relay import Relay
 from .kill import STEPS, Client, Life, exit_at_sigterm, folder_for
 from .places import PLACES
@@ -145,29 +147,35 @@ class Process:
     Args:
         folder: for its log.
         store: URL of the database.
+        shards: the option that names its shard, or those that it may take.
         host: address that it listens on.
         prefix: the beginning of its command.
+
+    Attributes:
+        version: of the tables that its next run knows; 0 for the present one.
     """
 
     def __init__(
-        self, name: str, folder: Path, store: str, shard: str, host: str = "127.0.0.1", prefix: Sequence[str] = ()
+        self, name: str, folder: Path, store: str, shards: str, host: str = "127.0.0.1", prefix: Sequence[str] = ()
     ) -> None:
         self.name, self.host = name, host
         self.port, self.http_port = free_port(), free_port()
         self.place = folder / f"{name}.place"
         self.log = folder / f"{name}.log"
-        self._store, self._shard, self._prefix = store, shard, prefix
+        self.url = f"sievemq://{self.host}:{self.port}"
+        self._store, self._shards, self._prefix = store, shards, prefix
+        self.version = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
         environ = {key: value for key, value in os.environ.items() if not key.startswith("SIEVEMQ_")}
         environ["SIEVEMQ_DESTINATIONS"] = json.dumps({"*": {"max_attempts": 0}})
+        environ["STORE_VERSION"] = str(self.version or FORMAT)
         options = {
-            "port": self.port, "http-port": self.http_port, "store": self._store, "shard": self._shard,
-            "beat-seconds": BEAT, "lease-seconds": LEASE, "host": self.host,
-            "advertise": f"sievemq://{self.host}:{self.port}", "drain-seconds": 1,
+            "port": self.port, "http-port": self.http_port, "store": self._store, "host": self.host,
+            "beat-seconds": BEAT, "lease-seconds": LEASE, "advertise": self.url, "drain-seconds": 1,
         }  # fmt: skip
-        arguments = ["--insecure", *more, *(f"--{key}={value}" for key, value in options.items())]
+        arguments = ["--insecure", self._shards, *more, *(f"--{key}={value}" for key, value in options.items())]
         command = (sys.executable, "-m", "tests.broker.store.places")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -239,8 +247,12 @@ class Process:
 class Tracked(Client):
     """A client that its run knows while it is open."""
 
-    def __init__(self, open_: set[Tracked], broker: Process, client_id: str | None, patience: float) -> None:
-        super().__init__(broker.port, client_id, host=broker.host, welcome=WELCOME, patience=patience)
+    def __init__(
+        self, open_: set[Tracked], broker: Process, client_id: str | None, namespace: str, patience: float
+    ) -> None:
+        super().__init__(
+            broker.port, client_id, namespace=namespace, host=broker.host, welcome=WELCOME, patience=patience
+        )
         self._open = open_
         open_.add(self)
 
@@ -276,6 +288,8 @@ class Pair(Life):
         shard: of both.
         pooler: before the database, for the brokers.
         away: seconds for which a restarted database is away; by chance if not given.
+        names: of the brokers.
+        namespaces: of the clients.
     """
 
     def __init__(
@@ -287,25 +301,27 @@ class Pair(Life):
         shard: str = "main",
         pooler: Pooler | None = None,
         away: float | None = None,
+        names: Sequence[str] = NAMES,
+        namespaces: tuple[str, ...] = ("",),
     ) -> None:
-        super().__init__(seed, folder)
+        super().__init__(seed, folder, namespaces=namespaces)
         self._away = away
         self.figures = Figures()
         self._database = database
         self._kinds = faults
         self._sockets = database.server.folder if pooler is None else pooler.folder
         self._cables: dict[str, Cable] = {}
-        self.brokers = [self.new_broker(name, shard) for name in NAMES]
+        self.brokers = [self.new_broker(name, f"--shard={shard}") for name in names]
         self._clients: set[Tracked] = set()
         self._standbys: list[Standby] = []
 
     # -- the brokers ------------------------------------------------------------------------------------------------
 
-    def new_broker(self, name: str, shard: str) -> Process:
+    def new_broker(self, name: str, shards: str) -> Process:
         """One of the brokers, and what connects it to the database."""
         cable = self._cables[name] = Cable(self._sockets)
         store = self._database.url.replace("@/", f"@127.0.0.1:{cable.port}/").partition("?")[0]
-        return Process(name, self.directory, store, shard)
+        return Process(name, self.directory, store, shards)
 
     def part(self, broker: Process) -> None:
         """Part a broker from the database."""
@@ -340,6 +356,11 @@ class Pair(Life):
         """Wait until one owns the shard."""
         return self.until(lambda: next((b for b in self.brokers if b is not other_than and b.owns()), None), "no owner")
 
+    def other(self, owner: Process) -> Process:
+        """A broker that follows the owner."""
+        (other,) = (broker for broker in self.brokers if broker is not owner)
+        return other
+
     def until(self, found: Callable[[], Any], what: str) -> Any:
         """Wait until there is something.
 
@@ -354,15 +375,19 @@ class Pair(Life):
 
     # -- the clients ------------------------------------------------------------------------------------------------
 
-    def connect(self, client_id: str | None) -> Client:
+    def connect(self, client_id: str | None, namespace: str = "") -> Client:
         error: Exception = ConnectionRefusedError()
         for broker in random.sample(self.brokers, len(self.brokers)):
             try:
-                return Tracked(self._clients, broker, client_id, PATIENCE + (self._away or 0.0))
+                return self.client_of(broker, client_id, namespace)
             except OSError as refused:
                 error = refused
         self.over.wait(0.05)
         raise error
+
+    def client_of(self, broker: Process, client_id: str | None, namespace: str) -> Client:
+        """Connect to a broker."""
+        return Tracked(self._clients, broker, client_id, namespace, PATIENCE + (self._away or 0.0))
 
     def hang_up(self) -> None:
         """End half of the connections to a broker that answers nothing, as heartbeats would."""
@@ -372,6 +397,9 @@ class Pair(Life):
                     client.sock.shutdown(socket.SHUT_RDWR)
 
     # -- faults -----------------------------------------------------------------------------------------------------
+
+    #: Options that name the shard that a broker asks for.
+    wish: Sequence[str] = ()
 
     def disturb(self) -> None:
         kind = self.random.choice(self._kinds)
@@ -383,8 +411,12 @@ class Pair(Life):
                 if code != SUPERSEDED:
                     self.accounts.faults.append(f"broker {broker.name} ended with {code} at {kind}")
                 broker.start()
-        self.owner()
+        self.settle()
         self.kills += 1
+
+    def settle(self) -> None:
+        """Wait until all is as before a fault."""
+        self.owner()
 
     def _kill(self, owner: Process) -> None:
         begin = time.monotonic()
@@ -415,7 +447,7 @@ class Pair(Life):
         owner.send(signal.SIGCONT)
 
     def _restore(self, owner: Process) -> None:
-        (other,) = (broker for broker in self.brokers if broker is not owner)
+        other = self.other(owner)
         other.place.write_text("restore", encoding="utf-8")
         owner.send(signal.SIGKILL)
         owner.wait()
@@ -583,11 +615,11 @@ class Pair(Life):
         owner.start()
 
     def _handover(self, owner: Process) -> None:
-        (other,) = (broker for broker in self.brokers if broker is not owner)
+        other = self.other(owner)
         self.until(other.runs, f"{other.name} did not start")
         other.send(signal.SIGTERM)
         other.wait()
-        other.start("--handover")
+        other.start("--handover", *self.wish)
         self.owner(other_than=owner)
         code = owner.wait()
         if code != SUPERSEDED:
