@@ -21,7 +21,7 @@ from sievemq_broker.domain.store import AwayError, FencedError, Store
 from sievemq_broker.server.server import Server
 from sievemq_broker.server.shard import Shard
 from sievemq_broker.store.follower import Follower
-from sievemq_broker.store.lease import Leases, Owner, Sight
+from sievemq_broker.store.lease import FOLLOWING, Leases, Owner, Sight
 from sievemq_core.wire.commands import Command
 
 from .following import Reading, SharedTables, TableStore
@@ -29,10 +29,7 @@ from .following import Reading, SharedTables, TableStore
 #: Seconds that a test waits for what must happen.
 DEADLINE = 30.0
 
-#: Of tests in which a lease ends.
-BRIEF = {"beat_seconds": 0.02, "lease_seconds": 1.0}
-
-#: Of tests in which it must not end, however busy the machine is.
+#: Of tests in which a lease ends when they say so, however busy the machine is.
 LONG = {"beat_seconds": 0.02, "lease_seconds": 60.0}
 
 #: Of tests in which the owner does not look at its lease.
@@ -289,7 +286,7 @@ def last_words(client: WireClient) -> list[int]:
     return [command[0] for command in client.waiting]
 
 
-def _is_away(server: Server) -> bool:
+def is_away(server: Server) -> bool:
     """A call of the keeper has failed."""
     keeper = server.shard.keeper
     return keeper is not None and any("does not answer" in each for each in keeper.warnings)
@@ -300,14 +297,38 @@ def silent(broker: SharingBroker) -> Iterator[None]:
     """The store is away, and the lease is over: by a clock that goes forward, so that however busy the machine is it is
     over now and at no other time."""
     with broker.access.away():
-        until(broker, _is_away)
-        broker.call(lambda _: _pass_lease(broker.server))
+        until(broker, is_away)
+        pass_lease(broker)
         until(broker, lambda server: server.role == "silent")
         yield
 
 
-def _pass_lease(server: Server) -> None:
-    keeper = server.shard.keeper
-    assert keeper is not None
-    now, lease = keeper._now, keeper.lease.terms.lease
-    keeper._now = lambda: now() + lease
+def pass_lease(owner: EmbeddedBroker) -> None:
+    """Its lease is over, unless a beat is answered."""
+
+    def pass_it(server: Server) -> None:
+        keeper = server.shard.keeper
+        assert keeper is not None
+        now, lease = keeper._now, keeper.lease.terms.lease
+        keeper._now = lambda: now() + lease
+
+    _loop_of(owner).call_soon_threadsafe(pass_it, owner.server)
+
+
+def outwait_lease(follower: EmbeddedBroker) -> None:
+    """The clock of a follower runs fast until it takes the shard: soon the row was still for the whole lease."""
+
+    def hurry(server: Server) -> None:
+        keeper = server.shard.keeper
+        assert keeper is not None
+        now, lease, ahead = keeper._now, keeper.lease, 0.0
+
+        def fast() -> float:
+            nonlocal ahead
+            if lease.state == FOLLOWING:
+                ahead += lease.terms.lease / 20
+            return now() + ahead
+
+        keeper._now = fast
+
+    _loop_of(follower).call_soon_threadsafe(hurry, follower.server)

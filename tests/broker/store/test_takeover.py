@@ -32,7 +32,6 @@ from sievemq_broker.store.lease import now as machine_now
 from sievemq_core.wire.commands import Command
 
 from .sharing import (
-    BRIEF,
     DEADLINE,
     LONG,
     RARE,
@@ -42,7 +41,10 @@ from .sharing import (
     World,
     get,
     hosts,
+    is_away,
     last_words,
+    outwait_lease,
+    pass_lease,
     send,
     silent,
     until,
@@ -152,10 +154,11 @@ def test_a_follower_says_which_settings_differ(world: World) -> None:
 
 
 def test_a_follower_whose_owner_is_killed_takes_over_after_the_lease(world: World) -> None:
-    with SharingBroker(world, BRIEF) as owner, SharingBroker(world, BRIEF) as follower:
+    with SharingBroker(world, LONG) as owner, SharingBroker(world, LONG) as follower:
         with ConnectionFactory(owner.url).create_context() as context:
             context.create_producer().send(context.create_queue("q"), "kept")
         with owner.access.away():  # it neither beats nor releases
+            outwait_lease(follower)
             follower.wait_until_serving(DEADLINE)
             with ConnectionFactory(follower.url).create_context() as context:
                 assert context.create_consumer(context.create_queue("q")).receive_body(str, SOON) == "kept"
@@ -339,9 +342,11 @@ def test_an_owner_that_is_superseded_while_it_restores_never_serves(world: World
 
 
 def test_an_owner_whose_store_stays_away_gives_up(world: World) -> None:
-    with SharingBroker(world, {**BRIEF, "store_patience": 0.1}) as broker, WireClient(broker.port) as client:
+    with SharingBroker(world, {**LONG, "store_patience": 0.1}) as broker, WireClient(broker.port) as client:
         client.open_session()
         with broker.access.away():
+            until(broker, is_away)
+            pass_lease(broker)
             assert client.at_end()
             with pytest.raises(RuntimeError, match="store_patience"):
                 _ = broker.url

@@ -15,7 +15,7 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.store import StoreError
 from sievemq_core.wire.commands import Command
 
-from .sharing import DEADLINE, RARE, get, hosts, last_words, send, until
+from .sharing import DEADLINE, RARE, get, hosts, is_away, last_words, outwait_lease, pass_lease, send, until
 
 pytest.importorskip("psycopg", reason="needs psycopg: the extra postgres")
 from sievemq_broker.store import postgres_connection, postgres_tool
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 SOON = int(DEADLINE * 1_000)
 
-#: A lease that ends in a test, and one that does not.
-BRIEF = {"beat_seconds": 0.05, "lease_seconds": 1.0}
+#: A lease that ends when a test says so.
 LONG = {"beat_seconds": 0.05, "lease_seconds": 60.0}
 
 
@@ -126,7 +125,7 @@ def test_a_superseded_owner_writes_nothing_more(database: Database) -> None:
 def test_an_owner_that_is_still_is_superseded_after_the_lease(database: Database) -> None:
     """Its process has stopped in the middle of everything, and goes on when another one serves."""
     shard = database.shard()
-    with broker(database, shard, BRIEF) as owner, broker(database, shard, BRIEF) as follower:
+    with broker(database, shard, LONG) as owner, broker(database, shard, LONG) as follower:
         with ConnectionFactory(owner.url).create_context() as context:
             context.create_producer().send(context.create_queue("q"), "kept")
         with WireClient(owner.port) as client:
@@ -134,6 +133,8 @@ def test_an_owner_that_is_still_is_superseded_after_the_lease(database: Database
             keeper = owner.server.shard.keeper
             assert keeper is not None
             owner.call(lambda _: keeper._stop())
+            pass_lease(owner)
+            outwait_lease(follower)
             follower.wait_until_serving(DEADLINE)
             assert not owner.server.is_active
             send(client, 1)
@@ -175,10 +176,12 @@ def test_brokers_of_two_versions_take_over_from_each_other(database: Database, m
 
 def test_clients_wait_while_the_database_is_away(database: Database) -> None:
     shard = database.shard()
-    with broker(database, shard, BRIEF) as owner, WireClient(owner.port) as client:
+    with broker(database, shard, LONG) as owner, WireClient(owner.port) as client:
         client.open_session()
         database.server.stop()
         try:
+            until(owner, is_away)
+            pass_lease(owner)
             until(owner, lambda server: server.role == "silent")
             send(client, 1)
         finally:
