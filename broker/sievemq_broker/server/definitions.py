@@ -203,6 +203,13 @@ def settings_changes(definitions: Definitions, live: LiveSettings, *, prune: boo
     return found
 
 
+def refuse_users(changes: list[Change], why: str) -> None:
+    """Refuse the changes of users, if there is a reason."""
+    for change in changes:
+        if change.kind == "user" and why:
+            change.refuse(why, can_be_forced=False)
+
+
 def change_settings(
     changes: list[Change], definitions: Definitions, live: LiveSettings, by: str | None, now: int
 ) -> None:
@@ -211,7 +218,7 @@ def change_settings(
         of_layer = {
             change.name.partition("/")[2]: change
             for change in changes
-            if change.kind == layer.kind and not change.at_start
+            if change.kind == layer.kind and not change.at_start and not change.refused
         }
         refused = layer.put_each({name: (wanted or {}).get(name) for name in of_layer}, by, now)
         for name, change in of_layer.items():

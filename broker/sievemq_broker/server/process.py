@@ -274,7 +274,7 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
         if path is not None:
             warn_if_exposed(holds, path)
     if not is_loopback(settings.host):
-        if not settings.secured:
+        if not server.user_store.users.required:
             log.warning(
                 "broker.insecure",
                 note="every client that reaches the port may do everything; configure users to change that",

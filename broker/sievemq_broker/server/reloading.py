@@ -88,8 +88,8 @@ def differences(running: Settings, loaded: Loaded) -> list[Difference]:
             text = "what is to exist; `sievemq definitions apply` changes it at once"
         else:
             text = f"{_plain(shown(running, name))} becomes {_plain(shown(loaded.settings, name))}"
-        # The first user, or the last one less, changes who may connect at all; and a users file is watched or not.
-        same = all(getattr(running, each) == getattr(loaded.settings, each) for each in ("secured", "users_file"))
+        # The last user less lets everybody in; and a users file is watched or not.
+        same = running.users_file == loaded.settings.users_file and running.secured <= loaded.settings.secured
         applied = name in APPLIED and (name != "users" or same)
         found.append(Difference(name, text, loaded.origins[name], applied))
     return found

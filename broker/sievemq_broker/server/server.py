@@ -491,10 +491,12 @@ class Server:
         if not users.required or self.phase in (Phase.FOLLOWING, Phase.STARTING):
             return
         now, changed = self.clock.now(), "the user or its password has changed; sign in again"
+        if not before.required:
+            changed = "clients need a user name and a password from now on"
         for link in tuple(self.links.open):  # signed in, and not welcomed: one that waits for a client id, say
             member = link.connection.peer.member
             name = member.identity.user or ""
-            if not member.id and before.find(name) != users.find(name):
+            if not member.id and (not before.required or before.find(name) != users.find(name)):
                 link.connection.close(ErrorCode.AUTHENTICATION, changed, now)
         for connection in tuple(self.shard.services.connections.values()):
             name = connection.member.identity.user or ""

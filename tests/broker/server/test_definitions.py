@@ -415,7 +415,7 @@ def test_differences_of_settings_are_named_without_secrets() -> None:
     assert differences(live, other, prune=True) == [order]
 
 
-def test_users_in_clear_and_first_users_do_not_change_at_run_time() -> None:
+def test_users_in_clear_and_first_users_are_not_changed_by_definitions() -> None:
     live = LiveSettings(load({"users": {"anna": "secret"}}).settings)
     (change,) = differences(live, {"users": {"anna": HASH}}, prune=False)
     assert "in clear in the configuration" in change.refused

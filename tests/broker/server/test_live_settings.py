@@ -304,7 +304,9 @@ def test_differences_name_what_a_reload_applies_and_what_needs_a_restart() -> No
     ]
     assert differences(running, Loaded(running, {})) == []
     (first,) = differences(Settings(), loaded(users={"anna": HASH}))
-    assert not first.applied
+    assert first.applied
+    (last,) = differences(loaded(users={"anna": HASH}).settings, loaded())
+    assert not last.applied
     filed = loaded(users={"anna": HASH})
     watching = replace(filed.settings, users={}, users_file="users")
     found = {each.name: each.applied for each in differences(watching, filed)}

@@ -23,6 +23,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     SaslOutcome,
     SaslResponse,
 )
+from sievemq_broker.server.server import Server
 from sievemq_broker.users.account import User, Users
 from sievemq_broker.users.file import write_users
 from sievemq_broker.users.passwords import check_hash, hash_password, verify
@@ -271,3 +272,21 @@ def test_the_sdk_needs_no_password_then(certificates: Path) -> None:
             assert signed_in(broker) == [("client", "default")]
         with pytest.raises(JMSSecurityRuntimeException):  # a password that is given is checked
             ConnectionFactory(url).create_context("client", "wrong")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_client_whose_user_changes_before_its_open_must_sign_in_again(first: bool) -> None:
+    with EmbeddedBroker(users=None if first else {"ann": HASH}) as broker:
+        client = AmqpSocket(broker.port, connect=False)
+        with client:
+            client.feed(SASL_HEADER)
+            said = b"" if first else b"\0ann\0rosebud"
+            client.say(SaslInit(mechanism="ANONYMOUS" if first else "PLAIN", initial_response=said), kind=SASL)
+            assert client.one(SaslOutcome).code == 0
+            broker._submit(put_ann).result()
+            client.ended()
+
+
+def put_ann(server: Server) -> None:
+    server.live.users.put("ann", User("ann", KEYS), None, 0)
+    server.user_store.renew()

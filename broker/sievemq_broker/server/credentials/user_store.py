@@ -98,6 +98,7 @@ class UserStore:
 
     def renew(self) -> None:
         """The users of the layer have changed."""
+        self._required = self._required or bool(self._layer.present)  # the first user; the last one stays
         self.users = Users(self._layer.present, required=self._required, before=self.users, key=self._key)
         if self._change is not None:
             self._change(self.users)

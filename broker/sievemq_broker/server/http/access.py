@@ -50,7 +50,7 @@ from sievemq_broker import logs
 from sievemq_broker.config import Settings
 from sievemq_broker.server.credentials.authenticator import Authenticator, TooManyAttemptsError
 from sievemq_broker.server.credentials.sign_ins import Door
-from sievemq_broker.server.http.errors import ApiError, GoneError, failure
+from sievemq_broker.server.http.errors import ApiError, GoneError, changed_meanwhile, failure
 from sievemq_broker.server.http.hosts import Hosts, is_same_site
 from sievemq_broker.server.http.pace import Pace
 from sievemq_broker.server.http.sessions import Session, Sessions
@@ -182,14 +182,13 @@ class Access:
             if received > MAX_REQUEST_BYTES:
                 raise _too_large()
             if message["type"] == "http.request" and not lasts():  # a body may take long to arrive
-                text = "the user, its password or its rights have changed meanwhile; sign in again"
-                raise ApiError(401, "AUTHENTICATION", text)
+                raise changed_meanwhile()
             return message
 
         state["sessions"] = self._sessions
         try:
             identity, lasts = await self._admit(scope, Headers(scope=scope))
-            state["identity"] = identity
+            state["identity"], state["lasts"] = identity, lasts
             await self.app(scope, receive_on, send_on)
         except _EndedError:
             pass
@@ -211,7 +210,7 @@ class Access:
         same = self._check_site(scope, headers, changing)
         authenticator = self._authenticator
         if not authenticator.required:
-            return Identity(), _always
+            return Identity(), lambda: not authenticator.required  # until there is a first user
         if path in OPEN and not (path == "/session" and scope["method"] != "POST"):
             return _NOBODY, _always
         authorization = headers.get("authorization")

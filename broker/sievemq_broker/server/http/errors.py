@@ -64,6 +64,13 @@ def not_found(text: str, **details: Any) -> ApiError:
     return ApiError(404, "NOT_FOUND", text, details)
 
 
+def changed_meanwhile() -> ApiError:
+    """What the caller may do has changed since the request began."""
+    return ApiError(
+        401, "AUTHENTICATION", "the user, its password or its rights have changed meanwhile; sign in again"
+    )  # fmt: skip
+
+
 def internal() -> ApiError:
     """500: a fault of the broker."""
     return ApiError(500, "INTERNAL", "internal error of the broker; its log has the details")

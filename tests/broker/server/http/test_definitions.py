@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sievemq import JMSContext
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.server import definitions
 
 from .conftest import Api, at
 from .test_rights import as_user
@@ -30,8 +30,8 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[EmbeddedBroker]:
-    definitions = {"namespaces": {"mine": {"queues": ["a"]}}}
-    with EmbeddedBroker(http=True, settings=SETTINGS, definitions=definitions) as broker:
+    given = {"namespaces": {"mine": {"queues": ["a"]}}}
+    with EmbeddedBroker(http=True, settings=SETTINGS, definitions=given) as broker:
         yield broker
 
 
@@ -122,15 +122,33 @@ def test_rules_limits_and_users_change_at_once(guarded: EmbeddedBroker) -> None:
     assert "in clear in the configuration" in refused.json["text"]
     assert admin("GET", "/api/v1/users/max").status == 404
     lost = admin("POST", PATH, {"definitions": {"users": {"new": {"password": HASH, "rights": []}}}, "prune": True})
-    assert lost.json["text"].startswith("no other user may do everything")
+    assert "user/new: no other user may do everything" in lost.json["text"]
 
 
-def test_connections_of_a_broker_without_users_stay(api: Api, context: JMSContext) -> None:
-    before = len(api.get("/api/v1/connections")["connections"])
+def test_first_users_wait_for_the_start(api: Api) -> None:
     answer = api.ok("POST", PATH, {"definitions": {"rules": RULES, "users": {"first": HASH}}})
     assert [(change["name"], change["at_start"]) for change in answer["changes"]] == [
         ("rule/queue:orders", False),
         ("user/first", True),
     ]
-    assert len(api.get("/api/v1/connections")["connections"]) == before
+    assert api("GET", "/api/v1/users").json["required"] is False
     api.ok("DELETE", "/api/v1/rules/queue:orders")
+
+
+@pytest.mark.parametrize(("removed", "error"), [(True, "AUTHENTICATION"), (False, "ILLEGAL_STATE")])
+def test_what_others_change_meanwhile_counts(monkeypatch: pytest.MonkeyPatch, removed: bool, error: str) -> None:
+    """Two administrators who remove each other at the same time leave one."""
+    with EmbeddedBroker(http=True, users={"admin": "secret"}) as broker:
+        live, applied = broker.server.live, definitions.apply
+
+        def meanwhile(*given: Any) -> Any:
+            if removed:
+                live.users.rebase({})
+                broker.server.user_store.renew()
+            else:
+                monkeypatch.setattr(live.rules, "_most", 0)
+            return (yield from applied(*given))
+
+        monkeypatch.setattr(definitions, "apply", meanwhile)
+        assert as_user(broker, "admin")("POST", PATH, {"definitions": {"rules": RULES}}).error == error
+        assert not live.rules.changes

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -171,7 +172,7 @@ def test_only_what_the_caller_has_read_is_changed(api: Api) -> None:
         ("GET", rule("none"), None, "NOT_FOUND", "there is no rule 'queue:none'"),
         ("DELETE", rule("none", of="limits"), None, "NOT_FOUND", "there is no limit 'none'"),
         ("GET", "/api/v1/users/none", None, "NOT_FOUND", "there is no user 'none'"),
-        ("PUT", "/api/v1/users/anna", {"password": "x", "everything": True}, "ILLEGAL_STATE", "start it with users"),
+        ("PUT", "/api/v1/users/anna", {"password": HASH, "rights": []}, "ILLEGAL_STATE", "may do everything"),
         ("POST", "/api/v1/settings/actions/reload", None, "ILLEGAL_STATE", "a program has given them"),
     ],
 )
@@ -228,6 +229,44 @@ def test_users_are_added_changed_removed_and_reset(guarded: EmbeddedBroker) -> N
     (back,) = owner.ok("POST", "/api/v1/users/anna/actions/reset")["users"]
     assert back["rights"][0]["may"] == ["send"]
     assert owner.ok("DELETE", "/api/v1/users/max") == {"users": [], "required": True}
+
+
+def test_the_first_user_ends_what_was_anonymous(tmp_path: Path) -> None:
+    with EmbeddedBroker(http=True, data_dir=tmp_path) as broker:
+        api = Api(broker)
+        ended = threading.Event()
+        parts = urlsplit(broker.http_url)
+        with (
+            ConnectionFactory(broker.url).create_connection() as anonymous,
+            closing(http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=DEADLINE)) as reader,
+        ):
+            anonymous.set_exception_listener(lambda error: ended.set())
+            reader.request("GET", "/api/v1/events")
+            stream = reader.getresponse()
+            first = api("PUT", "/api/v1/users/anna", {"password": "secret", "everything": True})
+            assert (first.status, first.json["kept"]) == (201, True)
+            assert ended.wait(DEADLINE)
+            stream.read()  # it ends
+        assert api("GET", "/api/v1/users").status == 401
+        with pytest.raises(JMSSecurityException):
+            ConnectionFactory(broker.url).create_connection()
+        owner = signed(broker, "anna")
+        assert owner.get("/api/v1/users")["required"]
+        assert "nobody could change it again" in owner("DELETE", "/api/v1/users/anna").json["text"]
+    with EmbeddedBroker(http=True, data_dir=tmp_path) as broker:
+        with pytest.raises(JMSSecurityException):
+            ConnectionFactory(broker.url).create_connection()
+        with ConnectionFactory(broker.url).create_connection("anna", "secret"):
+            pass
+
+
+def test_the_first_user_is_refused_where_it_would_not_hold() -> None:
+    body = {"password": HASH, "everything": True}
+    with EmbeddedBroker(http=True, settings={"test_control": True}) as broker:
+        assert "test_control is on" in Api(broker)("PUT", "/api/v1/users/anna", body).json["text"]
+    open_to_all = SimpleNamespace(users=SimpleNamespace(required=False))
+    call: Any = SimpleNamespace(server=SimpleNamespace(user_store=open_to_all, shard=SimpleNamespace(is_shared=True)))
+    assert "put the first ones there" in live.users_refused(call, {})
 
 
 def test_a_user_who_is_changed_while_a_password_is_hashed_stays_changed(

@@ -956,7 +956,7 @@ class Users(Answer, kw_only=True):
     """All users, by name. Those that were removed come last."""
 
     users: list[User]
-    required: Annotated[bool, Meta(description="Clients need a user: the settings have some.")]
+    required: Annotated[bool, Meta(description="Clients need a user: there are some.")]
 
 
 class SettingDifference(Answer, kw_only=True):

@@ -13,7 +13,7 @@ from sievemq_broker.domain.namespace import Destination, Namespace
 from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.http.api.management import Management
-from sievemq_broker.server.http.errors import ApiError, not_found
+from sievemq_broker.server.http.errors import ApiError, changed_meanwhile, not_found
 from sievemq_broker.server.server import Server
 from sievemq_broker.session.rights import Identity
 from sievemq_core.message.destination import Address, parse_address
@@ -71,6 +71,15 @@ class Call(Generic[Q, B]):
                     text = "it was changed meanwhile; read it again" if etag else "it does not exist"
                     text = "it exists already" if etag and not wanted else text
                     raise ApiError(412, "PRECONDITION_FAILED", text, {"etag": etag})
+
+    def check_caller(self) -> None:
+        """Check once more that the caller may still do this, after something was waited for.
+
+        Raises:
+            ApiError: 401, its user, password or rights have changed.
+        """
+        if not self.scope["state"]["lasts"]():
+            raise changed_meanwhile()
 
     @property
     def server(self) -> Server:

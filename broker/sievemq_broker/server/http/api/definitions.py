@@ -14,7 +14,7 @@ from sievemq_broker.server.definitions import Change, Terms
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.live import check_users, require_everything, use
+from sievemq_broker.server.http.api.live import require_everything, use, users_refused
 from sievemq_broker.server.http.encoding import encode
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.tasks import each, run
@@ -71,12 +71,17 @@ async def apply_definitions(call: Call[Any, requests.Apply]) -> answers.Applied:
     definitions = await _parsed(call)
     _check_rights(call, definitions)
     terms = Terms(given.prune, frozenset(given.force))
-    secured = server.user_store.users.required
-    of_settings = server_definitions.settings_changes(definitions, server.live, prune=given.prune, secured=secured)
+
+    def compared() -> list[Change]:
+        secured = server.user_store.users.required
+        found = server_definitions.settings_changes(definitions, server.live, prune=given.prune, secured=secured)
+        if definitions.users is not None and secured:
+            before = {} if given.prune else server.live.users.present
+            server_definitions.refuse_users(found, users_refused(call, {**before, **definitions.users}))
+        return found
+
+    of_settings = compared()
     refused = [change for change in of_settings if change.refused]
-    if definitions.users is not None and secured:
-        changed = dict(definitions.users) if given.prune else {**server.live.users.present, **definitions.users}
-        check_users(call, changed)
     if refused and not given.dry_run:
         raise _refused(refused, 0)
     do = server_definitions.compare if given.dry_run else server_definitions.apply
@@ -86,6 +91,10 @@ async def apply_definitions(call: Call[Any, requests.Apply]) -> answers.Applied:
     if refused_here and not given.dry_run:
         raise _refused(refused_here, len(made))
     if of_settings and not given.dry_run:
+        call.check_caller()
+        of_settings = compared()  # others may have changed them
+        if refused := [change for change in of_settings if change.refused]:
+            raise _refused(refused, len(made))
         server_definitions.change_settings(of_settings, definitions, server.live, call.identity.user, call.now)
         kinds = {change.kind for change in of_settings if change.made}
         await use(call, [layer for layer in server.live.layers if layer.kind in kinds])

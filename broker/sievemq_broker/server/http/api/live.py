@@ -193,6 +193,7 @@ def _check(layer: Layer[Any], name: str) -> None:
 
 
 async def _put(call: AnyCall, layer: Layer[Any], name: str, value: Any) -> None:
+    call.check_caller()  # two who remove each other
     _check(layer, name)
     there = layer.present.get(name)
     if value is not None:
@@ -202,6 +203,7 @@ async def _put(call: AnyCall, layer: Layer[Any], name: str, value: Any) -> None:
 
 
 async def _reset(call: AnyCall, layer: Layer[Any], name: str) -> None:
+    call.check_caller()
     layer.reset(name, call.identity.user)
     await use(call, [layer])
 
@@ -243,16 +245,11 @@ async def put_user(call: Call[Any, requests.PutUser]) -> answers.User:
     """Add a user, or change its password or rights.
 
     Connections of a user with another password are closed; those with other rights get them. A new user needs a
-    password, and `rights` or `everything`."""
+    password, and `rights` or `everything`. The first user of a broker needs `everything`, and ends all connections:
+    from then on clients need a user and a password."""
     require_everything(call)
     layer, name = call.server.live.users, call.path["name"]
     call.check_etag(layer.etag(name))
-    if not call.server.user_store.users.required:
-        raise ApiError(
-            409,
-            "ILLEGAL_STATE",
-            "this broker has no users, so every client may do everything; start it with users first",
-        )
     old = layer.present.get(name)
     _check(layer, name)
     secret = await _secret(call, old)
@@ -353,19 +350,34 @@ def require_everything(call: AnyCall) -> None:
 
 
 def check_users(call: AnyCall, changed: Mapping[str, User]) -> None:
-    """Raise if nobody could change anything any more.
+    """Raise if these must not be the users.
 
     Raises:
         ApiError: 409.
     """
+    if reason := users_refused(call, changed):
+        raise ApiError(409, "ILLEGAL_STATE", reason)
+
+
+def users_refused(call: AnyCall, changed: Mapping[str, User]) -> str:
+    """Why these must not be the users: nobody could change anything, or there are none yet and must be none. Empty if
+    they may."""
 
     def is_there(among: Mapping[str, User]) -> bool:
         return any(user.rights.unlimited for user in among.values())
 
-    if is_there(call.server.live.users.present) and not is_there(changed):
-        raise ApiError(
-            409, "ILLEGAL_STATE", "no other user may do everything, so nobody could change it again: add one first"
-        )  # fmt: skip
+    server = call.server
+    if server.user_store.users.required:
+        if is_there(server.live.users.present) and not is_there(changed):
+            return "no other user may do everything, so nobody could change it again: add one first"
+        return ""
+    if server.shard.is_shared:
+        return "a broker that follows knows the users of its settings alone: put the first ones there, for each broker"
+    if server.settings.test_control and not server.settings.test_control_exposed:
+        return "test_control is on, which is for brokers without users; restart the broker without it"
+    if not is_there(changed):
+        return "the first user must be one who may do everything: otherwise nobody could change anything"
+    return ""
 
 
 # -- settings that are read again -------------------------------------------------------------------------------------
@@ -396,6 +408,7 @@ async def _differences(call: AnyCall, *, apply: bool) -> answers.SettingDifferen
     if apply:
         if loaded is None:
             raise ApiError(409, "ILLEGAL_STATE", f"the settings cannot be read again: {error}")
+        call.check_caller()
         call.scope["state"]["own_change"] = True  # answer this call, although it may change its own user
         server.user_store.reload()
         found = reloading.apply(server, loaded)

@@ -139,11 +139,12 @@ const VERBS = ["send", "consume", "browse", "manage", "view"];
 /**
  * Asks for a user, and has it applied.
  * @param {any} [row] null for a new one.
+ * @param {boolean} [isFirst] there are none.
  */
-export function changeUser(row = null) {
+export function changeUser(row = null, isFirst = false) {
   const name = h("input", { type: "text", required: true, value: row?.name ?? "", autocomplete: "off" });
   const password = h("input", { type: "password", required: row === null, autocomplete: "new-password" });
-  const everything = h("input", { type: "checkbox", checked: row?.everything ?? false });
+  const everything = h("input", { type: "checkbox", checked: row?.everything ?? isFirst });
   const rights = h("textarea", {
     rows: "4",
     spellcheck: "false",
@@ -154,6 +155,7 @@ export function changeUser(row = null) {
     title: row ? `Change user ${row.name}` : "New user",
     action: "Apply now",
     body: [
+      isFirst && h("p", "All connections end: from now on clients need a user and a password."),
       !row && field("Name", name),
       field("Password", password, row ? "Empty: it stays. A new one ends the user's connections." : null),
       h("label", { class: "check" }, everything, " May do everything"),

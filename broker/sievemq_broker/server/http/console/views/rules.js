@@ -11,6 +11,7 @@ import { Table } from "../table.js";
 export default function rules({ read: reread }) {
   /** @type {(string | null)[]} */
   let [reason, ofUser] = [null, null]; // why the user may change no rules, and no users
+  let isFirst = false; // there are no users
   const done = async (question) => (await question) && reread();
 
   function actions(place, edit) {
@@ -61,7 +62,7 @@ export default function rules({ read: reread }) {
   const buttons = [
     add("New rule…", () => change("rules")),
     add("New limit…", () => change("limits")),
-    add("New user…", () => changeUser()),
+    add("New user…", () => changeUser(null, isFirst)),
     button("Read the settings again", reload, "small"),
   ];
   const ofUsers = section("Users", users.node);
@@ -90,7 +91,7 @@ export default function rules({ read: reread }) {
     if (ofUser === null) {
       const listed = await api.get("/users", {}, signal);
       users.update(listed.users);
-      if (!listed.required) allow(buttons[2], "This broker has no users. Start it with some first.");
+      isFirst = !listed.required;
     }
     allow(buttons[3], settings.error ? `They cannot be read again: ${settings.error}` : null);
     const waits = { reload: "applied when they are read again", restart: "needs a restart" };
