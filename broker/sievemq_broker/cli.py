@@ -102,6 +102,9 @@ def broker(
     if handover and settings.store is None:
         complain("sievemq: --handover needs --store: without a shared store there is no other broker")
         raise typer.Exit(USAGE)
+    if handover and settings.shards and settings.shard not in settings.shards:
+        complain(f"sievemq: --handover needs --shard: one of {', '.join(settings.shards)}")
+        raise typer.Exit(USAGE)
     from sievemq_broker.server.process import run  # `sievemq config` needs no server
 
     reread = partial(load, given, dict(os.environ), config_file)

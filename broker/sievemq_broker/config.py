@@ -93,6 +93,13 @@ def _shard(value: object) -> str:
     return name
 
 
+def _shards(value: object) -> tuple[str, ...]:
+    names = tuple(map(_shard, _listed(value)))
+    if len(set(names)) < len(names):
+        raise ValueError("must name each shard once")
+    return names
+
+
 def _address(host: str) -> str:
     """``host:port`` of what may lack the port."""
     try:
@@ -144,11 +151,15 @@ def _peers(value: object) -> tuple[str, ...]:
 
 
 def _names(value: object) -> tuple[str, ...]:
+    return tuple(name.lower() for name in _listed(value))
+
+
+def _listed(value: object) -> list[str]:
     if isinstance(value, str):
         value = [name.strip() for name in value.split(",") if name.strip()]
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
         raise ValueError("must be comma-separated names, or a list of names")
-    return tuple(name.lower() for name in value)
+    return list(value)
 
 
 def _whole(low: int, high: int) -> Callable[[object], int]:
@@ -292,7 +303,12 @@ class Settings:
         _store,
         secret=True,
     )
-    shard: str = _setting("main", "name of this broker's messages in the store", _shard)
+    shard: str = _setting(
+        "main", "name of this broker's messages in the store; with shards, the one that it looks at first", _shard
+    )
+    shards: tuple[str, ...] = _setting(
+        (), "names of all shards in the store, the same for each broker: it follows them, and takes one", _shards
+    )
     advertise: str | None = _setting(
         None, "URL of this broker for clients, which the others show; that of its wire port if not given", _client_url
     )
@@ -379,6 +395,11 @@ class Settings:
             namespaces=tuple(self.namespaces.items()),
             on_full_disk=self.on_full_disk,
         )
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The shards of which the broker takes one, in the order in which it looks at them."""
+        return tuple(sorted(self.shards or (self.shard,), key=lambda name: name != self.shard))
 
     @property
     def secured(self) -> bool:
@@ -500,10 +521,7 @@ def check(settings: Settings) -> None:
         raise ConfigError(
             f"data_dir: {settings.data_dir} is a file; name a directory, which is created if it does not exist"
         )
-    if settings.store is not None and settings.data_dir is not None:
-        raise ConfigError("data_dir and store are both set; remove one of them")
-    if settings.store is None and settings.peers:
-        raise ConfigError("peers needs store: brokers without a shared store have other messages")
+    _check_store(settings)
     if not 0 < settings.beat_seconds <= settings.lease_seconds / _MIN_BEATS:
         raise ConfigError(
             f"beat_seconds must be above 0, and lease_seconds at least {_MIN_BEATS} times as long: a lease ends only "
@@ -537,6 +555,18 @@ def check(settings: Settings) -> None:
                 "Name users (--users-file, --user name:password, [users] in the file), stay on 127.0.0.1, or "
                 "set --insecure (SIEVEMQ_INSECURE=1) if that is intended"
             )
+
+
+def _check_store(settings: Settings) -> None:
+    """Check what concerns a store, and the shards in it."""
+    if settings.store is not None and settings.data_dir is not None:
+        raise ConfigError("data_dir and store are both set; remove one of them")
+    if settings.store is None and settings.peers:
+        raise ConfigError("peers needs store: brokers without a shared store have other messages")
+    if settings.store is None and settings.shards:
+        raise ConfigError("shards needs store: shards are parts of a database that brokers share")
+    if settings.shards and settings.shard not in (_FIELDS["shard"].default, *settings.shards):
+        raise ConfigError(f"shard must be one of shards, which are {', '.join(settings.shards)}, not {settings.shard}")
 
 
 def _check_test_control(settings: Settings) -> None:

@@ -215,14 +215,15 @@ class EmbeddedBroker:
         self._http = http = bind(server)
         starting = asyncio.create_task(server.start())
         try:
-            if http is not None and server.shard.is_shared:
+            if http is not None and server.is_shared:
                 await http.start(server)
-            follows = asyncio.create_task(server.shard.follows.wait())
+            candidates = server.candidates
+            follows = asyncio.create_task(asyncio.Event().wait() if candidates is None else candidates.follows.wait())
             await asyncio.wait({starting, follows}, return_when=asyncio.FIRST_COMPLETED)
             follows.cancel()
             if starting.done():
                 starting.result()
-            if http is not None and not server.shard.is_shared:
+            if http is not None and not server.is_shared:
                 await http.start(server)
             self._attend(server)
             self._stopping = asyncio.Event()

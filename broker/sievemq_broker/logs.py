@@ -30,12 +30,19 @@ class Log:
 
     Args:
         name: the logger's.
+        fields: that each of its events has.
     """
 
-    __slots__ = ("_logger",)
+    __slots__ = ("_fields", "_logger", "_name")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, **fields: object) -> None:
+        self._name = name
         self._logger = logging.getLogger(name)
+        self._fields = fields
+
+    def of(self, **fields: object) -> Log:
+        """The same log, whose events have these fields, too."""
+        return Log(self._name, **self._fields, **fields)
 
     def debug(self, event: str, **fields: object) -> None:
         """For debugging."""
@@ -60,6 +67,7 @@ class Log:
     def _write(self, level: int, event: str, error: BaseException | None, fields: dict[str, object]) -> None:
         logger = self._logger
         if logger.isEnabledFor(level):
+            fields |= self._fields
             text = " ".join([event, *(f"{key}={value!r}" for key, value in fields.items())])
             logger.log(level, "%s", text, exc_info=error, extra={"event": event, "fields": fields}, stacklevel=3)
 

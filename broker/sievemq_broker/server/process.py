@@ -185,7 +185,7 @@ def bind(server: Server) -> ManagementPort | None:
         raise
     if http is not None:
         server.on_stop.append(http.stop)
-        if server.shard.is_shared:
+        if server.is_shared:
             http.keep()
             address = http.pulse(urlsplit(server.settings.advertise or "").hostname)
             http_url = server.settings.advertise_http or (address and f"{http.scheme}://{address}")
@@ -221,7 +221,7 @@ def run(settings: Settings, *, handover: bool = False, reread: Callable[[], Load
         server.when_asked_for(stopping.set)
         server.live.reread_with(reread)
         if handover:
-            server.shard.ask()
+            server.ask_for(settings.shard)
         http = bind(server)
     except ListenError as error:
         return _not_started(str(error))
@@ -238,9 +238,10 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
     settings = server.settings
     _on_signals(stopping, server)
     http: asyncio.Task[None] | None = None
-    if server.shard.is_shared:  # it may follow for long, and is watched meanwhile
+    if server.candidates is not None:  # it may follow for long, and is watched meanwhile
         logs.configure(settings.log_level, as_json=settings.json_logs)
-        log.info("broker.following", shard=settings.shard, store=settings.shown_store, http_url=port and port.url)
+        shards = ",".join(server.candidates.followed)
+        log.info("broker.following", shards=shards, store=settings.shown_store, http_url=port and port.url)
         http = _begin_http(port, server, stopping)
     try:
         await server.start()
@@ -299,7 +300,7 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
 
 def _is_gone(server: Server, failure: Exception) -> bool:
     """Another broker owns the shard, or may own it."""
-    return server.shard.is_shared and isinstance(failure, (AwayError, FencedError))
+    return server.is_shared and isinstance(failure, (AwayError, FencedError))
 
 
 def _begin_http(port: ManagementPort | None, server: Server, stopping: asyncio.Event) -> asyncio.Task[None]:
@@ -357,6 +358,7 @@ def _say_what_is_kept(server: Server) -> None:
             "broker.durable",
             directory=server.settings.data_dir,
             store=server.settings.shown_store,
+            shard=server.shard.name if server.is_shared else None,
             messages=opened.messages,
             built=opened.built,
             seconds=round(opened.seconds, 3),

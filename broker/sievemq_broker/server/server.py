@@ -1,4 +1,7 @@
-"""A shard with its ports, on one running loop: the common part of the process and the embedded broker."""
+"""A shard with its ports, on one running loop: the common part of the process and the embedded broker.
+
+Where brokers share a store, a process has candidates first: the shards that it follows. It serves the one it takes.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import secrets
 import socket
 import ssl
 import time
@@ -29,7 +33,7 @@ from sievemq_broker.server.net.large_frames import share_of
 from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Links, ShardPort
 from sievemq_broker.server.net.listener import Acceptor, ClientPorts, ListenError, make_tls_context
 from sievemq_broker.server.net.turn import Timers, Turn
-from sievemq_broker.server.shard import Shard
+from sievemq_broker.server.shard import RELEASE_SECONDS, Shard
 from sievemq_broker.server.watch.attention import Attention, Key, Whole
 from sievemq_broker.server.watch.audit import Audit
 from sievemq_broker.server.watch.findings import Finding
@@ -44,6 +48,10 @@ from sievemq_core.errors import ErrorCode
 from sievemq_core.version import VERSION
 
 if TYPE_CHECKING:  # in memory there is no database
+    from sievemq_broker.server.durability.candidates import Candidate, Candidates
+    from sievemq_broker.server.durability.durable import Source
+    from sievemq_broker.server.durability.keeper import Keeper
+    from sievemq_broker.server.durability.slot import Slot
     from sievemq_broker.store.lease import Owner
 
 #: Draining ends after this many seconds without a byte from any client, unless one of them has unsettled work.
@@ -81,9 +89,11 @@ class Server:
         clock: the broker's time.
         shard: what to serve; an empty one if not given.
         on_failure: called when there is a :attr:`failure`.
+        sources: of the shards of which this broker takes one, by name; those that the settings name if not given.
 
     Attributes:
-        shard: the domain, its store, and what its connections share.
+        shard: what this broker serves, or will: the domain, its store, and what its connections share.
+        candidates: the shards that it follows until it owns one; None where brokers share no store.
         links: the open connections' transports.
         history: what has happened: rows that survive a restart.
         audit: of that, what operators have done.
@@ -101,12 +111,14 @@ class Server:
         clock: Clock | None = None,
         shard: Shard | None = None,
         on_failure: Callable[[], None] = lambda: None,
+        sources: Mapping[str, Source] | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or Clock()
         self.shard = shard or Shard(settings, self.clock)
         self.shard.report_to(self._store_failed, self._report_store, self._silenced, self._asked_for)
-        self.phase = Phase.FOLLOWING if self.shard.is_shared else Phase.STARTING
+        self.candidates = _candidates(settings, sources)
+        self.phase = Phase.FOLLOWING if self.is_shared else Phase.STARTING
         #: An address of this process for followers, the URL of its management port, and what is called when the address
         #: need not accept any more.
         self._pulse: tuple[str, str, Callable[[], None]] = "", "", lambda: None
@@ -120,9 +132,6 @@ class Server:
         self.authenticator = Authenticator(
             self.user_store.users, sign_ins=SignIns(self.clock.now, self.audit.signed_in)
         )
-        self._tls: ssl.SSLContext | None = None
-        if settings.tls_cert is not None:
-            self._tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
         self._acceptors: list[Acceptor] = []
         self._hurry = asyncio.Event()
         self._looks: list[Callable[[], bool]] = []
@@ -169,9 +178,13 @@ class Server:
         """Bind the ports for clients.
 
         Raises:
-            ListenError: one cannot be bound.
+            ListenError: one cannot be bound, or the certificate cannot be used.
         """
-        self._ports = ClientPorts(self.settings, self._tls is not None, listens=not self.shard.is_shared)
+        settings = self.settings
+        tls: ssl.SSLContext | None = None
+        if settings.tls_cert is not None:
+            tls = make_tls_context(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+        self._ports = ClientPorts(settings, tls, listens=not self.is_shared)
 
     def beats_at(self, address: str, http_url: str, end: Callable[[], None]) -> None:
         """Have followers know an address of this process that accepts connections in each phase, as long as it lives.
@@ -184,7 +197,7 @@ class Server:
         self._pulse = address, http_url, end
 
     async def start(self) -> None:
-        """Serve the ports for clients. Where brokers share the store, this lasts until it is this one's turn.
+        """Serve the ports for clients. Where brokers share the store, this lasts until this one owns a shard.
 
         Raises:
             AbandonedError: :meth:`give_up` was called.
@@ -203,10 +216,12 @@ class Server:
         loop = asyncio.get_running_loop()
         settings, shard = self.settings, self.shard
         self.timers = Timers(loop, self.clock, [shard.broker], self.links, self._look)
-        if shard.is_shared:
+        if self.candidates is not None:
             await loop.run_in_executor(None, _import_what_serves)
             self._watch_users(loop)  # a follower answers requests
-            await shard.take(self._describe())
+            taken = await self.candidates.take(partial(self._keep, loop, self._describe()))
+            assert taken.keeper is not None
+            shard.own(taken.name, taken.source, taken.keeper, taken.following)
             self.user_store.close()
             self.phase = Phase.STARTING
         await self._open_shard()
@@ -238,7 +253,7 @@ class Server:
         self._ports.listen()
         for port, protocols in self._ports.open:
             link = self._links_of(protocols)
-            self._acceptors.append(Acceptor(port.socket, link, self._tls, settings.handshake_seconds))
+            self._acceptors.append(Acceptor(port.socket, link, self._ports.tls, settings.handshake_seconds))
         self.timers.start(self.turn.mark, self.turn.worked)
         self.clock.follow(self._clock_jumped, shard.services.drifted)
         self._watch_users(loop)
@@ -272,6 +287,8 @@ class Server:
 
     def give_up(self) -> None:
         """Follow or restore no further: have :meth:`start` end soon, in any thread. Without effect once it serves."""
+        if self.candidates is not None:
+            self.candidates.give_up()
         self.shard.give_up()
 
     async def _open_shard(self) -> None:
@@ -286,6 +303,17 @@ class Server:
         address, http_url, _ = self._pulse
         return Owner(name, url, address, settings, http_url)
 
+    def _keep(self, loop: asyncio.AbstractEventLoop, owner: Owner, candidate: Candidate, slot: Slot) -> Keeper:
+        """The keeper of a shard that this process follows."""
+        from sievemq_broker.server.durability.keeper import Keeper
+        from sievemq_broker.store.lease import Lease, Terms
+
+        settings = self.settings
+        lease_seconds = settings.lease_seconds
+        terms = Terms(settings.beat_seconds, lease_seconds, lease_seconds / 5, settings.store_patience)
+        lease, leases = Lease(terms, secrets.token_hex(16)), candidate.source.leases()
+        return Keeper(loop, lease, leases, owner, candidate, self.shard, slot=slot, shard=candidate.name)
+
     def _look(self) -> None:
         if self.links.silent:
             self.links.beat(self.clock.now())
@@ -297,7 +325,7 @@ class Server:
 
     def _whole(self) -> Whole:
         """What the rules of attention look at beside destinations and clients."""
-        keeper, memory, links = self.shard.keeper, self.memory, self.links
+        memory, links = self.memory, self.links
         commits, sign_ins = self.shard.commits, self.authenticator.sign_ins
         return Whole(
             phase="" if self.phase in (Phase.READY, Phase.DRAINING) else self.phase.value,
@@ -309,17 +337,17 @@ class Server:
             disk=0.0 if commits is None or not commits.store.total else 1 - commits.store.free / commits.store.total,
             refused_sign_ins=sign_ins.refused,
             last_sign_in="" if sign_ins.last is None else sign_ins.last.text,
-            shard=[] if keeper is None else keeper.warnings,
+            shard=self.shard_warnings,
         )
 
     @property
     def findings(self) -> Mapping[Key, Finding]:
         """What needs attention, the most important first; also while another broker serves."""
-        if self.phase in (Phase.FOLLOWING, Phase.STARTING):
-            following = self.shard.following
-            follower = None if following is None else following.follower
-            return self._follower_attention.listed(self.shard.keeper, follower, self.clock.now())
-        return self.attention.listed
+        if self.phase not in (Phase.FOLLOWING, Phase.STARTING):
+            return self.attention.listed
+        if self.candidates is None:
+            return {}
+        return self._follower_attention.listed(self.candidates, self.clock.now())
 
     def when_serving(self, begin: Callable[[], None]) -> None:
         """Call this once clients are served; now, if they are."""
@@ -360,6 +388,38 @@ class Server:
         self.turn.worked()
 
     @property
+    def is_shared(self) -> bool:
+        """Other brokers use the store as well."""
+        return self.candidates is not None
+
+    @property
+    def keepers(self) -> Mapping[str, Keeper]:
+        """Those of the leases on the shards that this broker follows, or on the one that it owns, by its name."""
+        if self.shard.keeper is not None:
+            return {self.shard.name: self.shard.keeper}
+        followed = {} if self.candidates is None else self.candidates.followed
+        return {name: each.keeper for name, each in followed.items() if each.keeper is not None}
+
+    @property
+    def shard_warnings(self) -> list[str]:
+        """What an operator should mend about shared shards, one line each."""
+        if self.shard.keeper is not None:
+            return self.shard.keeper.warnings
+        return [] if self.candidates is None else self.candidates.warnings
+
+    def ask_for(self, shard: str) -> None:
+        """Ask the owner of a shard to hand it over to this broker, which follows it.
+
+        Raises:
+            ValueError: it does not.
+        """
+        if self.candidates is None:
+            raise ValueError("this broker shares no store with others")
+        if self.shard.keeper is not None:
+            raise ValueError(f"this broker owns the shard {self.shard.name}, and follows none beside it")
+        self.candidates.ask_for(shard)
+
+    @property
     def role(self) -> str:
         """What this process is for its shard: `owner`; `follower`, `taking`, `silent` or `gone` where brokers share a
         store."""
@@ -372,7 +432,7 @@ class Server:
     def lease_holds(self) -> bool:
         """No other broker may own the shard now."""
         keeper = self.shard.keeper
-        return keeper.speaks() if keeper is not None else not self.shard.is_shared
+        return keeper.speaks() if keeper is not None else not self.is_shared
 
     @property
     def is_active(self) -> bool:
@@ -569,7 +629,7 @@ class Server:
                 await acceptor.wait_closed()
             if drain_seconds > 0:
                 await self._drain(drain_seconds)
-            if self.shard.is_shared:
+            if self.is_shared:
                 self.shard.services.end()
             await self._close_links(FAREWELL_SECONDS if drain_seconds > 0 else SHORT_FAREWELL_SECONDS)
             self.timers.stop()
@@ -581,6 +641,8 @@ class Server:
             self.happenings.end()
         self.audit.look(ends=True)
         await self.history.close()
+        if self.candidates is not None:
+            await self.candidates.close(RELEASE_SECONDS)
         if not await self.shard.close() and self.failure is None:
             self.failure = StoppedError("the disk took no more writes")
         self._pulse[2]()
@@ -637,10 +699,21 @@ def _import_what_serves() -> None:
         spoken.classes()
 
 
+def _candidates(settings: Settings, sources: Mapping[str, Source] | None) -> Candidates | None:
+    """The shards that a broker follows."""
+    if sources is None and settings.store is None:
+        return None
+    from sievemq_broker.server.durability.candidates import Candidates
+    from sievemq_broker.server.durability.durable import shared_sources
+
+    return Candidates(shared_sources(settings) if sources is None else sources, memory_limit(settings))
+
+
 def shared_rules(settings: Settings) -> str:
     """The settings in which the brokers of a shard should not differ, as canonical text."""
     rules: dict[str, Any] = {name: getattr(settings, name) for name in _SHARED}
     rules["users"] = sorted(settings.users)
+    rules["shards"] = sorted(settings.shards)
     return json.dumps(rules, sort_keys=True, default=_plain)
 
 

@@ -1,18 +1,17 @@
 """A shard: a group of namespaces with everything that belongs to them alone. A link is given the shard that it is of.
 
-    take ─► open: restored from its store, in a thread ─► serve ─► begin ─► connections ─► close
+    own ─► open: restored from its store, in a thread ─► serve ─► begin ─► connections ─► close
 
 A connection belongs to one namespace from its handshake on, so nothing that JMS promises crosses a shard. A process
 serves one. What several would share is the server's: ports, links, turns of the loop, users, HTTP, the memory limit.
 
-A shard whose store several brokers share has a lease (store/lease.py): `take` lasts until this process owns it.
+A shard whose store several brokers share has a lease (store/lease.py). Which one this is, of those that the process
+follows (durability/candidates.py), is known once the process owns it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,7 +27,6 @@ from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.live_settings import LiveSettings
 from sievemq_broker.server.net.services import ServerServices, new_incarnation
 from sievemq_broker.server.watch.counts import Ended
-from sievemq_broker.server.watch.memory import memory_limit
 from sievemq_broker.server.watch.namespace_limits import NamespaceLimits
 from sievemq_broker.server.watch.selector_times import SelectorTimes
 from sievemq_broker.server.watch.slow_consumers import SlowConsumers
@@ -40,8 +38,6 @@ if TYPE_CHECKING:  # in memory there is no database
     from sievemq_broker.server.durability.durable import Opened, Source
     from sievemq_broker.server.durability.following import Following
     from sievemq_broker.server.durability.keeper import Keeper
-    from sievemq_broker.server.durability.progress import Progress
-    from sievemq_broker.store.lease import Owner
 
 #: Seconds by which the clocks of two owners may differ: each by a second from that of the database.
 AHEAD_SECONDS = 2.0
@@ -59,9 +55,9 @@ class Shard:
         clock: the broker's time.
         broker: the domain to serve; an empty one if not given.
         lost: lost connections that may be resumed, those of an earlier run included.
-        source: where its messages are stored; what the settings name if not given.
 
     Attributes:
+        name: in the store that brokers share.
         broker: the domain. Only the loop's thread may touch it.
         lost: as above.
         live: rules, limits and users, which change at run time.
@@ -69,8 +65,7 @@ class Shard:
         incarnation: its name, the same as long as its store exists.
         opened: the store; None if there is none.
         commits: writes to the store; None if there is none.
-        keeper: keeps the lease; None if there is none, and before :meth:`take`.
-        following: builds messages while another process owns it; None if there is none, and before, and after.
+        keeper: keeps the lease; None if there is none, and before :meth:`own`.
         failure: why it must not be served any more.
         services: what its connections share; there once it serves.
         namespace_limits, selector_times, slow_consumers: what is watched; there once it serves.
@@ -87,7 +82,6 @@ class Shard:
         clock: Clock,
         broker: Broker | None = None,
         lost: LostConnections | None = None,
-        source: Source | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -102,31 +96,22 @@ class Shard:
         self.opened: Opened | None = None
         self.commits: Commits | None = None
         self.keeper: Keeper | None = None
-        self.following: Following | None = None
+        self.name = settings.shard
         self.failure: Exception | None = None
-        self._progress: Progress | None = None
-        self._source = source
-        if source is None and (settings.data_dir is not None or settings.store is not None):
-            from sievemq_broker.server.durability.durable import source_of  # in memory there is no database
+        self._source: Source | None = None
+        if settings.data_dir is not None:
+            from sievemq_broker.server.durability.durable import Directory  # in memory there is no database
 
-            self._source = source_of(settings)
-        #: Set once another broker was seen to own it.
-        self.follows = asyncio.Event()
+            self._source = Directory(settings.data_dir)
+        #: What was built while another process owned it.
+        self._following: Following | None = None
         self._is_wanted, self._serves = True, False
         self._first_write = 0
         self._carries = True
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._taken: asyncio.Future[None] | None = None
         self._failed: Callable[[Exception], None] = lambda error: None
         self._stands: Callable[[str | None], None] = lambda reason: None
         self._silenced: Callable[[str | None], None] = lambda reason: None
-        self._asks = False
         self._asked: Callable[[], None] = lambda: None
-
-    @property
-    def is_shared(self) -> bool:
-        """Other brokers may own it."""
-        return self._source is not None and self._source.is_shared
 
     def report_to(
         self,
@@ -145,35 +130,16 @@ class Shard:
         """
         self._failed, self._stands, self._silenced, self._asked = failed, stands, silenced, asked
 
-    def ask(self) -> None:
-        """Have :meth:`take` ask the owner to hand the shard over."""
-        self._asks = True
-
-    async def take(self, owner: Owner) -> None:
-        """The store is shared: follow the owner until this process may take the shard, and take it.
+    def own(self, name: str, source: Source, keeper: Keeper, following: Following | None) -> None:
+        """This process owns the shard. :meth:`open` comes next.
 
         Args:
-            owner: what is written about this process.
-
-        Raises:
-            AbandonedError: :meth:`give_up` was called.
-            StoreError: the store cannot be used.
+            name: of the shard.
+            source: where its messages are stored.
+            keeper: keeps the lease.
+            following: has built messages.
         """
-        assert self._source is not None
-        from sievemq_broker.server.durability.keeper import Keeper
-        from sievemq_broker.store.lease import Lease, Terms
-
-        settings, loop = self._settings, asyncio.get_running_loop()
-        lease_seconds = settings.lease_seconds
-        terms = Terms(settings.beat_seconds, lease_seconds, lease_seconds / 5, settings.store_patience)
-        lease = Lease(terms, secrets.token_hex(16))
-        self._taken = loop.create_future()
-        self._loop = loop
-        if not self._is_wanted:
-            raise _abandoned()
-        self.keeper = Keeper(loop, lease, self._source.leases(), owner, self, asks=self._asks)
-        self.keeper.start()
-        await self._taken
+        self.name, self._source, self.keeper, self._following = name, source, keeper, following
 
     async def open(self) -> None:
         """Open the store, if there is one, and restore the broker from it in a thread: the loop goes on.
@@ -191,7 +157,7 @@ class Shard:
         loop, keeper, broker = asyncio.get_running_loop(), self.keeper, self.broker
         token = "" if keeper is None else keeper.lease.token
         try:
-            following, self.following = self.following, None
+            following, self._following = self._following, None
             follower = None if following is None else await following.end()
             now = self._clock.now()
             opened = self.opened = await loop.run_in_executor(
@@ -201,7 +167,9 @@ class Shard:
                 self._restore_settings,
             )
         except AbandonedError:
-            raise self.failure or _abandoned() from None
+            if self.failure is not None:
+                raise self.failure from None
+            raise
         # The former owner's clock may have been ahead: time does not go back. One that was set is not waited for.
         ahead = (opened.store.time - self._clock.now()) / 1_000
         if 0 < ahead <= AHEAD_SECONDS:
@@ -241,41 +209,13 @@ class Shard:
         return self.broker.use_rules(tuple(rules.items()), tuple(limits.items()))
 
     def give_up(self) -> None:
-        """Have :meth:`take` or :meth:`open` end soon, in any thread. Without effect once both have ended."""
+        """Have :meth:`open` end soon, in any thread. Without effect once it has ended."""
         self._is_wanted = False
-        if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._abandon)
-
-    def _abandon(self) -> None:
-        if self.following is not None:
-            self.following.stop()
-        if self._taken is not None and not self._taken.done():
-            self._taken.set_exception(_abandoned())
 
     def _wanted(self) -> bool:
         return self._is_wanted
 
     # -- what the keeper reports ------------------------------------------------------------------------------------
-
-    @property
-    def is_warm(self) -> bool:
-        """A takeover would read little: what may be built ahead is built, or nothing is."""
-        return self.following is None or self.following.follower.caught_up
-
-    def follow(self) -> None:
-        """Another broker owns it."""
-        if not self.follows.is_set() and self._is_wanted and self._source is not None:
-            from sievemq_broker.server.durability.following import Following
-
-            self.following = Following(self._source.follower(memory_limit(self._settings)))
-            self.following.start()
-        self.follows.set()
-
-    def taken(self) -> None:
-        """Restore it."""
-        if self._taken is not None and not self._taken.done():
-            self._taken.set_result(None)
 
     def silence(self, reason: str | None) -> None:
         """Nothing may be read or sent for now; with None, again."""
@@ -311,12 +251,8 @@ class Shard:
             return
         self.failure = error
         self._is_wanted = False
-        if self.following is not None:
-            self.following.stop()
         if self.keeper is not None:
             self.keeper.fail()
-        if self._taken is not None and not self._taken.done():
-            self._taken.set_exception(error)
         if self._serves:
             self._failed(error)
 
@@ -417,7 +353,3 @@ class Shard:
         carried = carry(self.broker, self.lost.__contains__)
         if any(carried):
             log.info("store.carried", messages=carried.stored, lost=carried.left)
-
-
-def _abandoned() -> AbandonedError:
-    return AbandonedError("the broker was stopped before it had restored its store")

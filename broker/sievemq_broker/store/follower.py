@@ -13,7 +13,7 @@ Each step reads little, in statements of their own: no snapshot is held, and the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from sievemq_broker import logs
@@ -81,6 +81,7 @@ class Follower:
         self._listing = listing
         self._limit = limit
         self._after = after
+        self._taken: Callable[[], int] = lambda: self.bytes
         self._built: dict[int, tuple[Seal, SavedBatch]] = {}
         #: Size, and when it was noted, by id: not built yet.
         self._noted: dict[int, tuple[int, float]] = {}
@@ -97,6 +98,14 @@ class Follower:
     @property
     def batches(self) -> int:
         return len(self._built)
+
+    def share(self, taken: Callable[[], int]) -> None:
+        """The limit is that of several followers.
+
+        Args:
+            taken: bytes that all of them take, in any thread.
+        """
+        self._taken = taken
 
     def step(self, now: float) -> bool:
         """Follow for a moment.
@@ -129,7 +138,8 @@ class Follower:
     def give_up(self) -> None:
         """Follow no more, and drop what is built: nobody will take it."""
         self.close()
-        self._built.clear()
+        while self._built:  # one by one: other threads have their turn
+            self._built.popitem()
         self._noted.clear()
         self._seen.clear()
         self.messages = self.bytes = 0
@@ -207,7 +217,7 @@ class Follower:
         self.bytes -= batch.memory
 
     def _is_over(self) -> bool:
-        over = self.bytes >= self._limit * (RESUME if self.is_full else 1) and self._limit > 0
+        over = self._taken() >= self._limit * (RESUME if self.is_full else 1) and self._limit > 0
         if over and not self.is_full:
             log.warning(
                 "store.follower_full",

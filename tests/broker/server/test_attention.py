@@ -750,27 +750,31 @@ def test_thresholds_are_a_table_or_the_same_as_json() -> None:
 
 
 def test_what_a_follower_finds() -> None:
-    keeper = SimpleNamespace(warnings=["the store does not answer: no route"], still=9.0)
-    follower = SimpleNamespace(caught_up=False, is_full=False)
+    keeper = SimpleNamespace(still=9.0)
+    following = SimpleNamespace(follower=SimpleNamespace(caught_up=False, is_full=False))
+    other = SimpleNamespace(keeper=None, following=None)
+    followed = {"a": SimpleNamespace(keeper=keeper, following=following), "b": other}
+    shards = SimpleNamespace(followed=followed, warnings=["the store does not answer: no route"])
     attention = FollowerAttention(5.0)
 
-    def found(seconds: int, of: Any = follower) -> dict[str, tuple[str, int]]:
-        listed = attention.listed(keeper, of, NOW + seconds * 1_000).values()
+    def found(seconds: int) -> dict[str, tuple[str, int]]:
+        listed = attention.listed(shards, NOW + seconds * 1_000).values()
         return {each.rule.name: (each.text, each.since - NOW) for each in listed}
 
     assert found(0) == {"shard": ("the store does not answer: no route", 0)}
     keeper.still = 10.0
-    assert found(1)["no_owner"][1] == -9_000
+    assert found(1)["no_owner"] == ("no broker serves the shard a, and this one does not take it", -9_000)
     keeper.still = 0.0
     assert found(60) == {
-        "follower_behind": ("a takeover would take long: it has not read all messages yet", 0),
+        "follower_behind": ("a takeover would take long: not all messages of the shard a are read yet", 0),
         "shard": ("the store does not answer: no route", 0),
     }
-    follower.is_full = True
-    assert found(61)["follower_behind"] == ("a takeover would take long: its memory for messages is full", 61_000)
-    keeper.warnings = []
-    assert found(62, None) == {}
-    assert attention.listed(None, None, NOW) == {}
+    following.follower.is_full = True
+    full = "the memory for messages is full, and those of the shard a are not all read"
+    assert found(61)["follower_behind"] == (f"a takeover would take long: {full}", 61_000)
+    shards.warnings = []
+    followed["a"] = other
+    assert found(62) == {}
 
 
 def test_texts_need_nothing_but_what_a_finding_has() -> None:

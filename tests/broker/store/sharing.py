@@ -19,7 +19,6 @@ from sievemq_broker.domain.journal import Key, Write
 from sievemq_broker.domain.saved import SavedBatch, SavedState
 from sievemq_broker.domain.store import AwayError, FencedError, Store
 from sievemq_broker.server.server import Server
-from sievemq_broker.server.shard import Shard
 from sievemq_broker.store.follower import Follower
 from sievemq_broker.store.lease import FOLLOWING, Leases, Owner, Sight
 from sievemq_core.wire.commands import Command
@@ -65,7 +64,6 @@ class Access:
     """How one broker reaches the database: a source for its shard."""
 
     where = "a dictionary"
-    is_shared = True
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -214,20 +212,25 @@ class SharingBroker(EmbeddedBroker):
     """A broker over such a database.
 
     Args:
-        asks: it asks the owner to hand the shard over.
+        world: the shard `main`; or several, by name, of which it takes one.
+        asks: for this shard; it asks the owner to hand it over.
     """
 
-    def __init__(self, world: World, terms: Mapping[str, float], *, asks: bool = False, **options: Any) -> None:
+    def __init__(
+        self, world: World | Mapping[str, World], terms: Mapping[str, float], *, asks: str = "", **options: Any
+    ) -> None:
         settings = {"heartbeat_seconds": 60, **terms, **options.pop("settings", {})}
         super().__init__(settings=settings, **options)
-        self.access = Access(world)
+        worlds = {"main": world} if isinstance(world, World) else world
+        self.accesses = {name: Access(each) for name, each in worlds.items()}
+        self.access = next(iter(self.accesses.values()))
         self._asks = asks
 
     def _make_server(self) -> Server:
-        shard = Shard(self._settings, self._adjustable, source=self.access)
+        server = Server(self._settings, self._adjustable, sources=self.accesses)
         if self._asks:
-            shard.ask()
-        return Server(self._settings, self._adjustable, shard)
+            server.ask_for(self._asks)
+        return server
 
 
 def hosts(*brokers: EmbeddedBroker) -> str:
@@ -288,8 +291,7 @@ def last_words(client: WireClient) -> list[int]:
 
 def is_away(server: Server) -> bool:
     """A call of the keeper has failed."""
-    keeper = server.shard.keeper
-    return keeper is not None and any("does not answer" in each for each in keeper.warnings)
+    return any("does not answer" in each for each in server.shard_warnings)
 
 
 @contextmanager
@@ -319,8 +321,7 @@ def outwait_lease(follower: EmbeddedBroker) -> None:
     """The clock of a follower runs fast until it takes the shard: soon the row was still for the whole lease."""
 
     def hurry(server: Server) -> None:
-        keeper = server.shard.keeper
-        assert keeper is not None
+        (keeper,) = server.keepers.values()
         now, lease, ahead = keeper._now, keeper.lease, 0.0
 
         def fast() -> float:

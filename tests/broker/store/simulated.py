@@ -680,6 +680,7 @@ class Candidate:
             SimLeases(process, database),
             Owner(machine, f"sievemq://{machine}", process.address, ""),
             self,
+            self,
             worker=SimWorker(process),
             prober=SimWorker(process),
             now=process.lease_clock,
@@ -708,6 +709,9 @@ class Candidate:
 
     def asked(self) -> None:
         self.process.asked()
+
+    def failed(self, error: StoreError) -> None:
+        self.process.leave_for(str(error))
 
     def gone(self, error: StoreError) -> None:
         self.process.leave_for(str(error))

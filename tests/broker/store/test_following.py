@@ -42,10 +42,11 @@ def test_a_follower_restores_what_it_has_built(monkeypatch: pytest.MonkeyPatch) 
                 producer.send(queue, f"m{number}")
         with SharingBroker(world, LONG, http=True) as follower:
             assert built.wait(DEADLINE)
-            assert follower.server.shard.is_warm
+            assert follower.server.candidates is not None
+            assert follower.server.candidates.followed["main"].is_warm
             figures = get(follower, "/metrics")[1]
-            assert "sievemq_follower_messages 5.0" in figures
-            assert "sievemq_follower_bytes " in figures
+            assert 'sievemq_follower_messages{shard="main"} 5.0' in figures
+            assert "sievemq_follower_bytes{" in figures
             with ConnectionFactory(owner.url).create_context() as context:
                 assert context.create_consumer(context.create_queue("q")).receive_body(str, 30_000) == "m0"
                 context.create_producer().send(context.create_queue("q"), "m5")
@@ -54,7 +55,7 @@ def test_a_follower_restores_what_it_has_built(monkeypatch: pytest.MonkeyPatch) 
             opened = follower.server.shard.opened
             assert opened is not None
             assert (opened.messages, opened.built) in ((5, 5), (5, 4))  # it may have seen that one is gone
-            assert follower.server.shard.following is None
+            assert not follower.server.candidates.followed
             with ConnectionFactory(hosts(follower)).create_context() as context:
                 consumer = context.create_consumer(context.create_queue("q"))
                 assert [consumer.receive_body(str, 30_000) for _ in range(5)] == ["m1", "m2", "m3", "m4", "m5"]

@@ -16,7 +16,7 @@ from sievemq_broker.domain import Broker, Queue, handover
 from sievemq_broker.domain.handover import carry
 from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.domain.restore import restore
-from sievemq_broker.server.durability.keeper import accepts
+from sievemq_broker.server.durability.probe import accepts
 from sievemq_broker.server.net.listener import ClientPorts, ListenError
 
 from .sharing import DEADLINE, LONG, SharingBroker, World, hosts
@@ -189,7 +189,7 @@ def test_a_broker_that_asks_gets_the_shard_and_the_owner_ends(world: World) -> N
     ):
         producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
         producer.send(context.create_queue("q"), "m")
-        with SharingBroker(world, LONG, asks=True) as asking:
+        with SharingBroker(world, LONG, asks="main") as asking:
             asking.wait_until_serving(DEADLINE)
             assert depths(asking) == {"queue:q": 1}
             assert other.server.role == "follower"
@@ -202,14 +202,14 @@ def test_a_call_that_waits_while_its_broker_hands_the_shard_over_ends(world: Wor
     """Nobody stops the broker: it ends by itself."""
     with SharingBroker(world, LONG) as owner:
         waits = owner._new_result()
-        with SharingBroker(world, LONG, asks=True) as asking:
+        with SharingBroker(world, LONG, asks="main") as asking:
             asking.wait_until_serving(DEADLINE)
             with pytest.raises(CancelledError):
                 waits.result(DEADLINE)
 
 
 def test_a_broker_that_asks_where_there_is_no_owner_takes_the_shard(world: World) -> None:
-    with SharingBroker(world, LONG, asks=True) as broker:
+    with SharingBroker(world, LONG, asks="main") as broker:
         assert broker.server.role == "owner"
         assert not broker.server.is_asked_for
 

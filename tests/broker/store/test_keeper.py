@@ -11,7 +11,9 @@ from typing import Any, cast
 import pytest
 
 from sievemq_broker.domain.store import AwayError, FencedError, StoreError
-from sievemq_broker.server.durability.keeper import MEASURE_SECONDS, Keeper, accepts
+from sievemq_broker.server.durability.keeper import MEASURE_SECONDS, Keeper
+from sievemq_broker.server.durability.probe import accepts
+from sievemq_broker.server.durability.slot import Slot
 from sievemq_broker.store.lease import Lease, Owner, Sight, Terms
 
 TERMS = Terms(beat=1.0, lease=10.0, margin=2.0, patience=100.0)
@@ -31,7 +33,13 @@ class Rig:
     """A keeper, and everything that it uses: the loop, the thread, the row, the shard."""
 
     def __init__(
-        self, sight: Sight | None = None, terms: Terms = TERMS, *, connects: bool = False, asks: bool = False
+        self,
+        sight: Sight | None = None,
+        terms: Terms = TERMS,
+        *,
+        connects: bool = False,
+        asks: bool = False,
+        slot: Slot | None = None,
     ) -> None:
         self.time = 1_000.0
         self._timers: list[tuple[float, int, Timer, Callable[[], None]]] = []
@@ -52,8 +60,8 @@ class Rig:
         self.writes = 0
         probe, prober = None if connects else self.probe, SimpleNamespace(put=self._put_probe, end=lambda: None)
         self.keeper = Keeper(
-            cast("Any", self), self.lease, self, OURS, self, cast("Any", self), cast("Any", prober),
-            lambda: self.time, probe, asks=asks,
+            cast("Any", self), self.lease, self, OURS, self, self, cast("Any", self), cast("Any", prober),
+            lambda: self.time, probe, slot=slot, asks=asks,
         )  # fmt: skip
 
     # -- the loop and the thread
@@ -155,9 +163,13 @@ class Rig:
     def asked(self) -> None:
         self.heard.append("asked")
 
+    def failed(self, error: StoreError) -> None:
+        self.heard.append(f"failed: {error}")
+        assert self.calls[-1] == "look"
+
     def gone(self, error: StoreError) -> None:
         self.heard.append(f"gone: {error}")
-        assert isinstance(error, FencedError) or self.calls[-1] == "look"
+        assert isinstance(error, FencedError)
 
     def hangs(self, seconds: float) -> bool:
         assert seconds == self.lease.terms.lease
@@ -334,7 +346,7 @@ def test_probes_of_a_machine_that_is_cut_off_do_not_put_a_takeover_off(monkeypat
         rig.time += timeout
         raise TimeoutError
 
-    monkeypatch.setattr("sievemq_broker.server.durability.keeper.socket.create_connection", connect)
+    monkeypatch.setattr("sievemq_broker.server.durability.probe.socket.create_connection", connect)
     rig.keeper.start()
     rig.run(3)
     assert tried[0] == ("other", 7680)
@@ -376,7 +388,7 @@ def test_an_owner_that_comes_back_during_the_probe_keeps_its_shard() -> None:
         rig.lives()
         return probe(address)
 
-    rig.keeper._probe = probed
+    rig.keeper._probe._accepts = probed
     rig.run(2)
     assert rig.calls[-1] == "take"
     assert "taken" not in rig.heard

@@ -26,8 +26,6 @@ from sievemq_broker.server.http import gate
 from sievemq_broker.server.http.api import series
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.server import Server
-from sievemq_broker.server.shard import Shard
-from sievemq_broker.store.lease import Owner
 from sievemq_broker.store.lease import now as machine_now
 from sievemq_core.wire.commands import Command
 
@@ -116,8 +114,8 @@ def test_the_management_port_says_which_broker_serves(world: World) -> None:
         assert [get(broker, "/livez")[0] for broker in (owner, follower)] == [200, 200]
         assert [get(broker, "/readyz")[0] for broker in (owner, follower)] == [200, 200]
         assert [get(broker, "/activez") for broker in (owner, follower)] == [
-            (200, {"role": "owner"}),
-            (503, {"role": "follower"}),
+            (200, {"role": "owner", "shard": "main"}),
+            (503, {"role": "follower", "follows": ["main"]}),
         ]
         assert get(follower, "/readyz")[1]["role"] == "follower"
         for path in ("/", "/api/v1/broker", "/api/v1/namespaces", "/metrics/detailed", "/openapi.json"):
@@ -126,11 +124,11 @@ def test_the_management_port_says_which_broker_serves(world: World) -> None:
             assert error["text"] == f"this broker follows the one at {owner.url}: ask at {owner.http_url}"
             assert error["details"] == {"role": "follower", "owner": owner.url, "shard": "main", "url": owner.http_url}
         assert get(owner, "/api/v1/broker")[1]["role"] == "owner"
-        assert 'sievemq_role{role="owner"} 1.0' in get(owner, "/metrics")[1]
-        assert 'sievemq_role{role="follower"} 1.0' in get(follower, "/metrics")[1]
+        assert 'sievemq_role{role="owner",shard="main"} 1.0' in get(owner, "/metrics")[1]
+        assert 'sievemq_role{role="follower",shard="main"} 1.0' in get(follower, "/metrics")[1]
         owner.stop()
         follower.wait_until_serving(DEADLINE)
-        assert get(follower, "/activez") == (200, {"role": "owner"})
+        assert get(follower, "/activez") == (200, {"role": "owner", "shard": "main"})
         assert get(follower, "/api/v1/broker")[0] == 200
 
 
@@ -252,9 +250,9 @@ def test_the_api_is_silent_too(world: World) -> None:
             status, ready = get(broker, "/readyz")
             assert (status, ready["role"]) == (503, "silent")
             assert ready["reasons"][0].startswith("another broker may own the shard: ")
-            assert get(broker, "/activez") == (503, {"role": "silent"})
+            assert get(broker, "/activez") == (503, {"role": "silent", "shard": "main"})
             assert get(broker, "/livez")[0] == 200
-            assert 'sievemq_role{role="silent"} 1.0' in get(broker, "/metrics")[1]
+            assert 'sievemq_role{role="silent",shard="main"} 1.0' in get(broker, "/metrics")[1]
             for path, method in (
                 ("/api/v1/broker", "GET"),
                 ("/api/v1/namespaces/n/queues/q", "PUT"),
@@ -269,7 +267,7 @@ def test_the_api_is_silent_too(world: World) -> None:
 async def test_an_answer_that_is_ready_when_the_lease_is_over_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "LOOK_SECONDS", 0.01)
     settings = load({"port": 0, **RARE}, {}).settings
-    server = Server(settings, Clock(), Shard(settings, Clock(), source=Access(World())))
+    server = Server(settings, Clock(), sources={"main": Access(World())})
     server.bind()
     try:
         await server.start()
@@ -303,7 +301,7 @@ def test_a_superseded_owner_cuts_its_clients(world: World) -> None:
             socket.create_connection(("127.0.0.1", broker.server.port), DEADLINE)
         with pytest.raises(RuntimeError, match="taken the shard over"):
             _ = broker.url
-        assert get(broker, "/activez") == (503, {"role": "gone"})
+        assert get(broker, "/activez") == (503, {"role": "gone", "shard": "main"})
     assert "released" not in broker.access.closed
 
 
@@ -359,7 +357,7 @@ async def run(access: Access, stop_at: Callable[[Server], bool], stop: bool) -> 
     """The exit code of a process that stops once it is so far."""
     settings = load({"port": 0, "http": False, **LONG}, {}).settings
     stopping = asyncio.Event()
-    server = Server(settings, Clock(), Shard(settings, Clock(), source=access), on_failure=stopping.set)
+    server = Server(settings, Clock(), on_failure=stopping.set, sources={"main": access})
     port = process.bind(server)
     serving = asyncio.create_task(process._serve(server, port, stopping))
     while not stop_at(server):  # noqa: ASYNC110  there is no event
@@ -377,7 +375,7 @@ def is_ready(server: Server) -> bool:
 
 
 def follows(server: Server) -> bool:
-    return server.shard.follows.is_set()
+    return server.candidates is not None and server.candidates.follows.is_set()
 
 
 async def test_a_superseded_process_exits_with_75(world: World) -> None:
@@ -426,7 +424,7 @@ async def test_a_follower_can_be_stopped_before_its_management_port_is_served(
         return import_http()
 
     monkeypatch.setattr(process, "_import_http", late)
-    server = Server(settings, Clock(), Shard(settings, Clock(), source=Access(world)))
+    server = Server(settings, Clock(), sources={"main": Access(world)})
     port = process.bind(server)
     assert port is not None
     serving = asyncio.create_task(port.start(server))
@@ -446,13 +444,13 @@ async def test_time_does_not_go_back_at_a_takeover(
     monkeypatch.setattr(SharedStore, "time", Clock().now() + ahead)
     settings = load({"port": 0, "http": False, **LONG}, {}).settings
     clock = Clock()
-    shard = Shard(settings, clock, source=Access(world))
-    await shard.take(Owner("this", "", "", ""))
-    await shard.open()
+    server = Server(settings, clock, sources={"main": Access(world)})
+    server.bind()
+    await server.start()
     try:
         assert (clock.now() >= SharedStore.time) is waits
     finally:
-        await shard.close()
+        await server.stop()
 
 
 # -- every door -------------------------------------------------------------------------------------------------------
@@ -556,7 +554,7 @@ async def test_a_process_that_cannot_restore_gives_the_shard_up(world: World, er
 
     access.before_reading = fail
     settings = load({"port": 0, "http": False, **LONG}, {}).settings
-    server = Server(settings, Clock(), Shard(settings, Clock(), source=access))
+    server = Server(settings, Clock(), sources={"main": access})
     port = process.bind(server)
     assert await asyncio.wait_for(process._serve(server, port, asyncio.Event()), DEADLINE) == code
     assert world.sight.released
@@ -564,20 +562,13 @@ async def test_a_process_that_cannot_restore_gives_the_shard_up(world: World, er
 
 async def test_a_start_that_was_given_up_takes_nothing(world: World) -> None:
     settings = load({"port": 0, "http": False, **LONG}, {}).settings
-    shard = Shard(settings, Clock(), source=Access(world))
-    shard.give_up()
+    server = Server(settings, Clock(), sources={"main": Access(world)})
+    server.bind()
+    server.give_up()
     with pytest.raises(AbandonedError):
-        await shard.take(Owner("this", "", "", ""))
+        await server.start()
+    await server.stop()
     assert not world.sight.token
-
-
-async def test_a_start_that_was_given_up_follows_nothing(world: World) -> None:
-    """Its first look may be answered later. Nobody would end the thread that builds messages."""
-    settings = load({"port": 0, "http": False, **LONG}, {}).settings
-    shard = Shard(settings, Clock(), source=Access(world))
-    shard.give_up()
-    shard.follow()
-    assert shard.following is None
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_the_commands_of_a_first_pair_run(postgres: Server, tmp_path: Path) -> N
         cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90, check=False,
     )  # fmt: skip
     assert "The tables are made" in done.stdout, done.stderr
-    assert '{"role":"owner"}{"role":"follower"}' in done.stdout
+    assert '{"role":"owner","shard":"main"}{"role":"follower","follows":["main"]}' in done.stdout
     assert "two chairs" in done.stdout, done.stderr
 
 

@@ -25,10 +25,6 @@ class Source(Protocol):
     def where(self) -> str:
         """For people; without a password."""
 
-    @property
-    def is_shared(self) -> bool:
-        """Several brokers use it, one at a time: there is a lease."""
-
     def leases(self) -> Leases:
         """The row of its owner; only if it is shared."""
 
@@ -66,8 +62,6 @@ class Directory:
         path: of the directory; it is made if it does not exist.
     """
 
-    is_shared = False
-
     def __init__(self, path: str) -> None:
         self.where = path
 
@@ -91,14 +85,13 @@ class Shared:
 
     Args:
         settings: their `store` is the database.
+        shard: its name.
     """
 
-    is_shared = True
-
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, shard: str) -> None:
         assert settings.store is not None
         self._url = settings.store
-        self._shard = settings.shard
+        self._shard = shard
         self._lease = settings.lease_seconds
         self.where = settings.shown_store or ""
 
@@ -126,11 +119,9 @@ class Shared:
         return PostgresHistory(self._url, self._shard, timeout=self._lease)
 
 
-def source_of(settings: Settings) -> Source | None:
-    """Where a broker with these settings stores its messages; None if it is in memory."""
-    if settings.store is not None:
-        return Shared(settings)
-    return None if settings.data_dir is None else Directory(settings.data_dir)
+def shared_sources(settings: Settings) -> dict[str, Source]:
+    """The shards of which a broker with these settings takes one, by name, in the order in which it looks at them."""
+    return {} if settings.store is None else {name: Shared(settings, name) for name in settings.candidates}
 
 
 @dataclass(frozen=True, slots=True)

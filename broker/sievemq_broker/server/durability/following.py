@@ -33,14 +33,16 @@ class Following:
 
     Args:
         follower: that it drives.
+        shard: its name, for the log.
         clock: seconds.
     """
 
-    def __init__(self, follower: Follower, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, follower: Follower, shard: str = "main", clock: Callable[[], float] = time.monotonic) -> None:
         self.follower = follower
+        self._log = log.of(shard=shard)
         self._clock = clock
         self._ending = threading.Event()
-        self._ended = False
+        self._ended = self._is_dropped = False
         self._thread = threading.Thread(target=self._follow, name="sievemq-follower", daemon=True)
 
     def start(self) -> None:
@@ -49,6 +51,11 @@ class Following:
     def stop(self) -> None:
         """Follow no further than the present step."""
         self._ending.set()
+
+    def drop(self) -> None:
+        """Follow no further: nobody takes what is built. The thread frees it, which takes long."""
+        self._is_dropped = True
+        self.stop()
 
     async def end(self) -> Follower | None:
         """Stop, and wait for that.
@@ -68,16 +75,19 @@ class Following:
                 if self.follower.step(self._clock()):
                     pause = REST_SECONDS
             except AwayError as error:  # the lease reports it
-                log.debug("store.follower_away", reason=str(error))
+                self._log.debug("store.follower_away", reason=str(error))
                 pause = AWAY_SECONDS
             except Exception as error:
                 note = "a takeover reads all messages, and --handover does not ask for one"
-                log.warning("store.not_followed", reason=str(error), note=note)
+                self._log.warning("store.not_followed", reason=str(error), note=note)
                 self.follower.give_up()
                 return
             if self.follower.caught_up and not was_caught_up:
                 was_caught_up = True
-                log.info("store.followed", messages=self.follower.messages, bytes=self.follower.bytes)
+                self._log.info("store.followed", messages=self.follower.messages, bytes=self.follower.bytes)
             self._ending.wait(pause)
-        self.follower.close()
-        self._ended = True
+        if self._is_dropped:
+            self.follower.give_up()
+        else:
+            self.follower.close()
+            self._ended = True

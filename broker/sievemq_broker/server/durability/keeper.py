@@ -1,4 +1,4 @@
-"""Keeps the lease of one process: looks at its row, takes it, beats, and reports what follows from that.
+"""Keeps a process's lease on a shard: looks at its row, takes it, beats, and reports what follows from that.
 
     tick, each beat ─► look (a follower) or beat (an owner), in the keeper's thread ─► the answer, in the loop ─► Lease
 
@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import Callable
-from functools import partial
 from typing import Final, Protocol
 
 from sievemq_broker import logs
 from sievemq_broker.domain.store import AwayError, FencedError, StoreError
+from sievemq_broker.server.durability.probe import Probe
+from sievemq_broker.server.durability.slot import Slot
 from sievemq_broker.server.durability.worker import Worker
 from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.store.lease import CLOCK_APART, FOLLOWING, GONE, OWNING, SILENT, Lease, Leases, Owner, Sight
@@ -32,9 +32,6 @@ MEASURE_SECONDS = 10.0
 #: What a process is, by the state of its lease.
 ROLES = ("follower", "taking", "owner", "silent", "gone")
 
-#: A probe takes so small a part of the lease at most.
-PROBES: Final = 8
-
 #: The least time between two warnings that the store answers late.
 WARN_SECONDS = 10.0
 
@@ -48,22 +45,29 @@ class TakenOverError(FencedError):
     """Another broker owns the shard, or may own it: this process ends, and is restarted as a follower."""
 
 
-class Hearer(Protocol):
-    """The shard. Its methods are called in the loop's thread."""
+class Candidate(Protocol):
+    """The shard, until this process owns it. Its methods are called in the loop's thread."""
 
     @property
     def is_warm(self) -> bool:
         """A takeover would read little: this process may ask for the shard."""
 
-    @property
-    def writes(self) -> int:
-        """Of this process, since it took the shard."""
-
     def follow(self) -> None:
-        """Another process owns the shard, or has owned it."""
+        """Another process owns the shard, or has owned it, and this one does not take it now."""
 
     def taken(self) -> None:
         """The row is this process's: restore the shard."""
+
+    def failed(self, error: StoreError) -> None:
+        """The shard cannot be followed."""
+
+
+class Hearer(Protocol):
+    """The shard that this process owns. Its methods are called in the loop's thread."""
+
+    @property
+    def writes(self) -> int:
+        """Of this process, since it took the shard."""
 
     def silence(self, reason: str | None) -> None:
         """Another broker may own the shard: read nothing, send nothing. With None, this is over."""
@@ -72,41 +76,28 @@ class Hearer(Protocol):
         """A follower asks for the shard. Called at each beat from then on."""
 
     def gone(self, error: StoreError) -> None:
-        """This process does not own the shard any more, or cannot use the store."""
+        """This process does not own the shard any more."""
 
     def hangs(self, seconds: float) -> bool:
         """True if the store has not answered a write for so long."""
 
 
-def accepts(address: str, seconds: float) -> bool | None:
-    """True if an address accepts connections, False if it refuses them, None if nothing is heard. In a thread.
-
-    Args:
-        seconds: that it may take. A machine that is cut off says nothing.
-    """
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
-    except ConnectionRefusedError:
-        return False
-    except (OSError, ValueError):
-        return None
-    return True
-
-
 class Keeper:
-    """The lease of one process, and the calls that keep it.
+    """The lease of a process on a shard, and the calls that keep it.
 
     Args:
         loop: all methods are called in its thread.
         lease: of this process, new.
         leases: the row.
         owner: what this process writes about itself.
-        hearer: hears what follows.
+        candidate: hears what follows until this process owns the shard.
+        hearer: hears what follows from then on.
         worker: carries out the calls; one of its own if not given.
         prober: carries out probes; one of its own if not given. A name that resolves slowly holds up no look.
         now: the time, as in store/lease.py.
         probe: whether an address accepts connections, as :func:`accepts`, which is used if none is given.
+        slot: of the process; one of its own if not given.
+        shard: its name, for the log.
         asks: ask the owner to hand the shard over, as soon as this process is warm.
 
     Attributes:
@@ -126,35 +117,36 @@ class Keeper:
         lease: Lease,
         leases: Leases,
         owner: Owner,
+        candidate: Candidate,
         hearer: Hearer,
         worker: Worker | None = None,
         prober: Worker | None = None,
         now: Callable[[], float] = machine_now,
         probe: Callable[[str], bool | None] | None = None,
         *,
+        slot: Slot | None = None,
+        shard: str = "main",
         asks: bool = False,
     ) -> None:
         self._loop = loop
         self.lease = lease
         self._leases = leases
         self._owner = owner
+        self._candidate = candidate
         self._hearer = hearer
+        self._slot = slot or Slot()
+        self._log = log.of(shard=shard)
         self._worker = worker or Worker(loop, "sievemq-lease")
         self._now = now
-        self._prober = prober
-        #: A probe is under way.
-        self._is_probing = False
-        self._probe = probe or partial(accepts, seconds=lease.terms.lease / PROBES)
-        #: The last owner whose address was tried, its token; when; and whether a connection was accepted.
-        self._tried, self._tried_at, self._was_reached = "", 0.0, False
+        self._probe = Probe(loop, lease, self._died, prober, probe)
         #: The owner is to be asked.
         self._asks = asks
         self._state = lease.state
         self._timer: asyncio.TimerHandle | None = None
         #: A call is under way.
         self._waits = False
-        #: The row was asked for, and may be this process's.
-        self._may_own = False
+        #: The row as it was when this process tried to take it last.
+        self._attempted: Sight | None = None
         #: Of this process's takeover; 0 before, and once it has ended.
         self._epoch = 0
         self._ended = False
@@ -236,6 +228,10 @@ class Keeper:
         """Follow the shard, and take it when that is allowed."""
         self._tick()
 
+    def ask(self) -> None:
+        """Ask the owner to hand the shard over, as soon as this process is warm."""
+        self._asks = True
+
     def restored(self) -> None:
         """The shard is restored, and its clients can be served."""
         self.lease.restored(self._now())
@@ -253,7 +249,7 @@ class Keeper:
         Returns:
             Completed when that is done, or has failed.
         """
-        owned = self._may_own and self.lease.state != GONE
+        owned = self._slot.is_held_by(self) and self.lease.state != GONE
         self.lease.end()
         self._stop()
 
@@ -263,11 +259,10 @@ class Keeper:
                     self._leases.release(self.lease.token)
                 self._leases.close()
             except Exception as error:
-                log.warning("store.not_released", reason=str(error), note="a follower waits for the whole lease")
+                self._log.warning("store.not_released", reason=str(error), note="a follower waits for the whole lease")
 
         self._worker.put(leave)
-        if self._prober is not None:
-            self._prober.end()
+        self._probe.end()
         return self._worker.end()
 
     # -- the calls --------------------------------------------------------------------------------------------------
@@ -311,7 +306,7 @@ class Keeper:
         else:
             if self._away is not None:
                 self._away = None
-                log.info("store.answers")
+                self._log.info("store.answers")
             then(answer, asked)
         self._look()
 
@@ -320,7 +315,7 @@ class Keeper:
             self._end(error if isinstance(error, StoreError) else StoreError(f"the lease: {error!r}"))
         elif self._away is None:
             self._away = str(error)
-            log.warning("store.away", reason=self._away, role=self.role)
+            self._log.warning("store.away", reason=self._away, role=self.role)
 
     def _saw(self, sight: Sight, asked: float) -> None:
         lease, before = self.lease, self.lease.seen
@@ -333,81 +328,64 @@ class Keeper:
         self._report_lost(lease.saw(sight, asked, self._now()))
         if before is None or before.token != sight.token:
             self._report_owner(sight)
-        if lease.may_take:
+        if self._is_void(sight):
+            self._slot.leave(self)
+        if lease.may_take and self._slot.occupy(self):
             self._take()
             return
-        self._hearer.follow()
+        self._candidate.follow()
         self._report_vacancy()
         may_ask = bool(sight.token) and not sight.released and not lease.clock_is_apart
-        if self._asks and may_ask and self._hearer.is_warm:
+        if self._asks and may_ask and self._candidate.is_warm:
             self._call(lambda: self._leases.ask(sight, lease.token), self._heard)
         else:
-            self._try_address(sight, asked)
+            self._probe.look(sight, asked)
 
     def _heard(self, in_time: bool, asked: float) -> None:
         """The owner was asked; or it was another one by then, which the next look shows."""
         self._asks = not in_time
         owner = self.owner
         if in_time and owner is not None:
-            log.info("store.asked", owner=owner.name, note="the owner hands the shard over to this broker")
+            self._log.info("store.asked", owner=owner.name, note="the owner hands the shard over to this broker")
 
-    def _try_address(self, sight: Sight, asked: float) -> None:
-        """Try whether the owner's address can be reached; then, once the owner is suspected, whether it still can.
-
-        One that never was, behind a firewall or on another interface, refuses connections however well its owner is."""
-        owner = sight.owner
-        if owner is None or not owner.address or sight.released:
-            return
-        if sight.token != self._tried:
-            self._tried, self._was_reached = sight.token, False
-        elif not self._was_reached and asked < self._tried_at + self.lease.terms.lease:
-            return
-        if (not self._was_reached or self.lease.suspects) and not self._is_probing:
-            self._tried_at, self._is_probing = asked, True
-            if self._prober is None:
-                self._prober = Worker(self._loop, "sievemq-probe")
-            self._prober.put(partial(self._try, owner.address, sight.token))
-
-    def _try(self, address: str, token: str) -> None:
-        """In the prober's thread."""
-        self._loop.call_soon_threadsafe(self._probed, self._probe(address), token)
-
-    def _probed(self, accepted: bool | None, token: str) -> None:
-        """The address of the owner with this token was tried."""
-        self._is_probing = False
-        if self._ended or token != self._tried:
-            return
-        if accepted:
-            self._was_reached = True
-        elif accepted is False and self._was_reached:
-            self.lease.died()
-            if self.lease.may_take and not self._waits:  # else the look that is under way takes it
-                self._take()
+    def _died(self) -> None:
+        """The owner's address refuses connections, as its process has ended."""
+        self.lease.died()
+        # A look that is under way takes it otherwise.
+        if self.lease.may_take and not self._waits and self._slot.occupy(self):
+            self._take()
 
     def _take(self) -> None:
         seen, token, owner = self.lease.seen, self.lease.token, self._owner
         assert seen is not None
-        self._may_own = True
+        self._attempted = seen
         self._call(lambda: self._leases.take(seen, token, owner), self._took)
 
     def _took(self, won: bool, asked: float) -> None:
         lease = self.lease
         if not won or lease.seen is None:  # another one was faster, or the owner lives; look again
-            self._may_own = False
+            self._slot.leave(self)
             return
         lease.taken(asked)
         # The row is this process's already if the answer to an earlier attempt was lost.
         self._epoch = lease.seen.epoch + (lease.seen.token != lease.token)
         before = lease.seen.owner
         is_orderly = before is None or lease.seen.released
-        (log.info if is_orderly else log.warning)(
+        (self._log.info if is_orderly else self._log.warning)(
             "store.taken",
             epoch=self._epoch,
             before=None if before is None else before.name,
             released=lease.seen.released,
             still_seconds=round(lease.still, 3),
         )
-        self._hearer.taken()
+        self._candidate.taken()
+
+    def _is_void(self, sight: Sight) -> bool:
+        """The row has changed since this process tried to take it: that attempt cannot succeed any more, or has."""
+        tried = self._attempted
+        if tried is None or sight.token == self.lease.token:
+            return False
+        return (sight.token, sight.beat, sight.released) != (tried.token, tried.beat, tried.released)
 
     def _beaten(self, heir: str | None, asked: float) -> None:
         ours = heir is not None
@@ -422,7 +400,9 @@ class Keeper:
         terms = self.lease.terms
         if took >= max(terms.beat, (terms.lease - terms.margin) / 4) and asked >= self._warned + WARN_SECONDS:
             self._warned = asked
-            log.warning("store.slow", seconds=round(took, 3), note="the owner of a shard is silent after longer waits")
+            self._log.warning(
+                "store.slow", seconds=round(took, 3), note="the owner of a shard is silent after longer waits"
+            )
         if ours and asked >= self._looked + MEASURE_SECONDS:
             self._looked = asked
             self._call(self._leases.look, self._saw)
@@ -442,10 +422,10 @@ class Keeper:
             self._silent_since = self._now()
             self.silences += 1
             reason = self._away or "the store has not answered in time"
-            log.warning("store.silent", reason=reason, note="another broker may own the shard: nothing is sent")
+            self._log.warning("store.silent", reason=reason, note="another broker may own the shard: nothing is sent")
             self._hearer.silence(reason)
         elif self._state == OWNING and before == SILENT:
-            log.info("store.speaks", silent_seconds=round(self._now() - self._silent_since, 3))
+            self._log.info("store.speaks", silent_seconds=round(self._now() - self._silent_since, 3))
             self._hearer.silence(None)
 
     def _why_gone(self, before: int) -> StoreError:
@@ -455,10 +435,15 @@ class Keeper:
         return TakenOverError("another broker has taken the shard over")
 
     def _end(self, error: StoreError) -> None:
+        follows = self.lease.state == FOLLOWING
         self.lease.end()
         self._stop()
         self._look_back()
-        self._hearer.gone(error)
+        if follows:
+            self._slot.leave(self)
+            self._candidate.failed(error)
+        else:
+            self._hearer.gone(error)
 
     def _look_back(self) -> None:
         """Another process owns the row, maybe. Log if the takeover by this one is not there any more: the replica that
@@ -475,7 +460,7 @@ class Keeper:
                 return  # the store is away: nothing is known of its writes
             if seen.token != token and seen.epoch <= epoch:
                 reason = "a replica was promoted that lacks the takeover by this broker"
-                log.error("store.lost_writes", writes=writes, reason=reason, note="this broker ends")
+                self._log.error("store.lost_writes", writes=writes, reason=reason, note="this broker ends")
 
         self._worker.put(look)
 
@@ -490,9 +475,9 @@ class Keeper:
         owner = sight.owner
         if owner is None or sight.released or sight.token == self.lease.token:
             return
-        log.info("store.follows", owner=owner.name, url=owner.url, epoch=sight.epoch)
+        self._log.info("store.follows", owner=owner.name, url=owner.url, epoch=sight.epoch)
         if names := self.differing:
-            log.warning(
+            self._log.warning(
                 "store.settings_differ",
                 owner=owner.name,
                 settings=",".join(names),
@@ -502,30 +487,32 @@ class Keeper:
     def _report_lost(self, lost: int) -> None:
         if lost:
             self.lost_writes += lost
-            log.error("store.lost_writes", writes=lost, note="a replica of the database without them was promoted")
+            self._log.error(
+                "store.lost_writes", writes=lost, note="a replica of the database without them was promoted"
+            )
 
     def _report_vacancy(self) -> None:
         """Log once that the shard has no living owner, and that this process may not take it."""
         lease = self.lease
         if self._begins("no owner", lease.still >= lease.terms.lease):
-            log.error("store.no_owner", still_seconds=round(lease.still, 3))
+            self._log.error("store.no_owner", still_seconds=round(lease.still, 3))
 
     def _measured(self, offset: float) -> None:
         """The clock was compared with the database's; log once that it is wrong."""
         self.offset = offset
         if self._begins("clock", abs(offset) > CLOCK_APART):
-            log.error("clock.apart", seconds=round(offset, 3), note=f"set the clock: {self._because_apart}")
+            self._log.error("clock.apart", seconds=round(offset, 3), note=f"set the clock: {self._because_apart}")
 
     def _counted(self, followers: int | None) -> None:
         """So many brokers would take the shard over; log the first one, and that the last one has gone."""
         if followers:
             self._unfollowed = 0
             if self._begins("followed", True):
-                log.info("store.has_follower", note="another broker would take the shard over")
+                self._log.info("store.has_follower", note="another broker would take the shard over")
         elif followers == 0 and "followed" in self._told:
             self._unfollowed += 1
         if self._begins("no follower", self._unfollowed >= UNFOLLOWED_LOOKS):
-            log.warning("store.no_follower", note="no broker would take the shard over")
+            self._log.warning("store.no_follower", note="no broker would take the shard over")
 
     def _begins(self, what: str, is_so: bool) -> bool:
         """True if something is so, and was not before."""

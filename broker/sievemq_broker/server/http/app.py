@@ -45,8 +45,10 @@ def make_app(server: Server, management: Management) -> Access:
         ready, answer = readiness(server)
         return JSONResponse(answer, 200 if ready else 503)
 
-    async def activez(_: Request) -> Response:
-        return JSONResponse({"role": server.role}, 200 if server.is_active else 503)
+    async def activez(request: Request) -> Response:
+        wanted, answer = request.query_params.get("shard"), role_of(server)
+        active = server.is_active and wanted in (None, answer.get("shard"))
+        return JSONResponse(answer, 200 if active else 503)
 
     async def openapi(_: Request) -> Response:
         text = await asyncio.get_running_loop().run_in_executor(None, _document, server.settings.test_control)
@@ -101,11 +103,19 @@ def liveness(server: Server) -> dict[str, object]:
     return {"status": "ok", "loop_lag_seconds": round(server.timers.lag.last, 6)}
 
 
+def role_of(server: Server) -> dict[str, object]:
+    """What this broker is, and where brokers share a store: the shard that it owns, or those that it follows."""
+    if not server.is_shared:
+        return {"role": server.role}
+    if server.shard.keeper is not None:
+        return {"role": server.role, "shard": server.shard.name}
+    return {"role": server.role, "follows": list(server.keepers)}
+
+
 def readiness(server: Server) -> tuple[bool, dict[str, object]]:
     """True if it serves clients, or follows and would take over; and the answer, with the reasons if not."""
     reasons: list[str] = []
     warnings: list[str] = []
-    keeper = server.shard.keeper
     if server.trouble is not None:
         reasons.append(server.trouble)
     elif server.phase not in (Phase.READY, Phase.FOLLOWING):
@@ -115,10 +125,9 @@ def readiness(server: Server) -> tuple[bool, dict[str, object]]:
         reasons.append(f"all {server.links.limit} connections are taken")
     if server.full_disk is not None:  # consumers must still find the broker: they make room
         warnings.append(f"PERSISTENT messages are refused or wait: {server.full_disk}")
-    if keeper is not None:
-        warnings += keeper.warnings
+    warnings += server.shard_warnings
     ready = not reasons
-    answer: dict[str, object] = {"status": "ready" if ready else "not ready", "role": server.role, "reasons": reasons}
+    answer: dict[str, object] = {"status": "ready" if ready else "not ready", **role_of(server), "reasons": reasons}
     if warnings:
         answer["warnings"] = warnings
     return ready, answer

@@ -27,15 +27,24 @@ LOOK_SECONDS: Final = 2.0
 def unavailable(server: Server) -> ApiError | None:
     """The error that this broker does not serve its shard: another one does, or may. None if it does.
 
-    421 with the owner's URL, if that is known, and 503 otherwise."""
-    if not server.shard.is_shared or server.lease_holds:
+    421 with the owner's URL, if there is one owner to ask, and 503 otherwise."""
+    if not server.is_shared or server.lease_holds:
         return None
-    keeper, role = server.shard.keeper, server.role
-    owner = None if keeper is None else keeper.owner
-    details = {"role": role, "shard": server.settings.shard, "owner": None if owner is None else owner.url}
-    if owner is not None:
-        return misdirected(f"this broker follows the one at {owner.url}", owner, details)
-    if role == "follower":
+    role, owners = server.role, {name: keeper.owner for name, keeper in server.keepers.items()}
+    if len(owners) == 1:
+        ((shard, owner),) = owners.items()
+        details: dict[str, object] = {"role": role, "shard": shard, "owner": owner and owner.url}
+        if owner is not None:
+            return misdirected(f"this broker follows the one at {owner.url}", owner, details)
+    else:
+        shards = [
+            {"shard": name, "owner": owner and owner.url, "url": (owner and owner.http_url) or None}
+            for name, owner in owners.items()
+        ]
+        details = {"role": role, "shards": shards}
+    if len(owners) > 1:
+        text = f"this broker follows the owners of {', '.join(owners)}: ask one of them"
+    elif role == "follower":
         text = "this broker follows, and no other one serves now; it will take over if that lasts"
     else:
         text = server.trouble or "this broker takes over: it restores its messages"

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase, translate
 from functools import partial
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -217,30 +217,47 @@ def _process() -> Iterator[Metric]:
     yield CounterMetricFamily("process_cpu_seconds", "Processor time.", value=taken.cpu_seconds)
 
 
-def _lease(server: Server) -> Iterator[Metric]:
-    """Where brokers share a store: which of them this one is, and how the store answers."""
-    keeper = server.shard.keeper
-    if keeper is None:
-        return
-    roles = GaugeMetricFamily("sievemq_role", "1 for what this broker is.", labels=["role"])
-    for role in keeper.roles:
-        roles.add_metric([role], server.role == role)
-    yield roles
-    left = "Seconds until it is silent, should the store not answer."
-    yield GaugeMetricFamily("sievemq_lease_seconds", left, keeper.time_left)
-    still = "Seconds for which a follower has seen no beat of the owner."
-    yield GaugeMetricFamily("sievemq_lease_still_seconds", still, keeper.still)
-    yield CounterMetricFamily("sievemq_lease_silences", "How often it was silent.", value=keeper.silences)
-    offset = "Seconds by which the clock is ahead of the database's."
-    yield GaugeMetricFamily("sievemq_clock_offset_seconds", offset, keeper.offset)
-    lost = "Writes that it has seen and that the database has lost."
-    yield CounterMetricFamily("sievemq_store_lost_writes", lost, value=keeper.lost_writes)
-    yield _histogram("sievemq_lease_beat_seconds", "What a beat took.", keeper.latency)
-    if (following := server.shard.following) is not None:
-        built = "Messages that this follower has built for a takeover."
-        yield GaugeMetricFamily("sievemq_follower_messages", built, following.follower.messages)
-        size = "Bytes that they take, counted as an owner's messages are."
-        yield GaugeMetricFamily("sievemq_follower_bytes", size, following.follower.bytes)
+def _leases(server: Server) -> Iterator[Metric]:
+    """Where brokers share a store, by shard: what this one is for it, and how the store answers."""
+    shard = ["shard"]
+    roles = GaugeMetricFamily("sievemq_role", "1 for what this broker is.", labels=["role", "shard"])
+    left = GaugeMetricFamily(
+        "sievemq_lease_seconds", "Seconds until it is silent, should the store not answer.", labels=shard
+    )
+    still = GaugeMetricFamily(
+        "sievemq_lease_still_seconds", "Seconds for which a follower has seen no beat of the owner.", labels=shard
+    )
+    silences = CounterMetricFamily("sievemq_lease_silences", "How often it was silent.", labels=shard)
+    lost = CounterMetricFamily(
+        "sievemq_store_lost_writes", "Writes that it has seen and that the database has lost.", labels=shard
+    )
+    beats = HistogramMetricFamily("sievemq_lease_beat_seconds", "What a beat took.", labels=shard)
+    for name, keeper in server.keepers.items():
+        for role in keeper.roles:
+            roles.add_metric([role, name], keeper.role == role)
+        left.add_metric([name], keeper.time_left)
+        still.add_metric([name], keeper.still)
+        silences.add_metric([name], keeper.silences)
+        lost.add_metric([name], keeper.lost_writes)
+        beats.add_metric([name], *_buckets(keeper.latency))
+    if server.keepers:
+        yield from (roles, left, still, silences, lost, beats)
+        offset = max((keeper.offset for keeper in server.keepers.values()), key=abs)
+        meaning = "Seconds by which the clock is ahead of the database's."
+        yield GaugeMetricFamily("sievemq_clock_offset_seconds", meaning, offset)
+    built = GaugeMetricFamily(
+        "sievemq_follower_messages", "Messages that this follower has built for a takeover.", labels=shard
+    )
+    size = GaugeMetricFamily(
+        "sievemq_follower_bytes", "Bytes that they take, counted as an owner's messages are.", labels=shard
+    )
+    followed = {} if server.candidates is None else server.candidates.followed
+    for name, candidate in followed.items():
+        if candidate.following is not None:
+            built.add_metric([name], candidate.following.follower.messages)
+            size.add_metric([name], candidate.following.follower.bytes)
+    if followed:
+        yield from (built, size)
 
 
 def _attention(totals: Mapping[Rule, int]) -> Metric:
@@ -265,7 +282,7 @@ class FollowerCollector(Collector):
         """All metrics of this moment."""
         yield InfoMetricFamily("sievemq_build", "The broker.", value={"version": VERSION})
         yield _attention(Counter(finding.rule for finding in self._server.findings.values()))
-        yield from _lease(self._server)
+        yield from _leases(self._server)
         yield from _process()
 
 
@@ -299,7 +316,7 @@ class BrokerCollector(Collector):
         yield from self._connections()
         yield from self._queues()
         yield from self._histograms()
-        yield from _lease(server)
+        yield from _leases(server)
         yield from _process()
 
     def _connections(self) -> Iterator[Metric]:
@@ -487,12 +504,14 @@ def _series(
 
 
 def _histogram(name: str, meaning: str, histogram: Histogram) -> Metric:
-    total = 0
-    buckets: list[tuple[str, float]] = []
-    for bound, count in zip((*map(str, histogram.bounds), "+Inf"), histogram.buckets, strict=True):
-        total += count
-        buckets.append((bound, total))
-    return HistogramMetricFamily(name, meaning, buckets=buckets, sum_value=histogram.sum)
+    buckets, total = _buckets(histogram)
+    return HistogramMetricFamily(name, meaning, buckets=buckets, sum_value=total)
+
+
+def _buckets(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
+    """What was observed up to each bound, and the sum."""
+    bounds = (*map(str, histogram.bounds), "+Inf")
+    return list(zip(bounds, accumulate(histogram.buckets), strict=True)), histogram.sum
 
 
 class DetailedCollector(Collector):

@@ -79,17 +79,19 @@ class ClientPorts:
 
     Args:
         settings: the wire port and its protocols, and ports that one protocol has for itself.
+        tls: what they speak TLS with; None for none.
         listens: False: connections are refused until :meth:`listen`, so that clients try another host.
 
     Raises:
         ListenError: one of them cannot be bound.
 
     Attributes:
+        tls: as above.
         open: each port with its protocols. The first of these is assumed until a client's first bytes say otherwise.
     """
 
-    def __init__(self, settings: Settings, tls: bool, listens: bool = True) -> None:
-        self._tls = tls
+    def __init__(self, settings: Settings, tls: ssl.SSLContext | None = None, listens: bool = True) -> None:
+        self.tls = tls
         self.open: list[tuple[Port, tuple[str, ...]]] = []
         # The protocol that is not recognised by its first bytes comes first.
         shared = tuple(sorted(settings.protocols, key=lambda name: PROTOCOLS[name].begins is not None))
@@ -127,7 +129,7 @@ class ClientPorts:
         Raises:
             RuntimeError: the broker does not speak it.
         """
-        return self.speaking(protocol).url(PROTOCOLS[protocol].scheme + ("s" if self._tls else ""))
+        return self.speaking(protocol).url(PROTOCOLS[protocol].scheme + ("s" if self.tls else ""))
 
     def close(self) -> None:
         for port, _ in self.open:

@@ -61,7 +61,7 @@ DISK_FULL: Final = Rule(
 NO_OWNER: Final = Rule(
     "no_owner",
     CRITICAL,
-    "no broker serves the shard, and this one does not take it",
+    "no broker serves the shard {detail}, and this one does not take it",
     "Start a broker of the shard. What keeps this one from it is in its log.",
 )
 SENDERS_BLOCKED: Final = Rule(

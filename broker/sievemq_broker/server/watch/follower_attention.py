@@ -1,4 +1,4 @@
-"""What needs an operator's attention on a broker that follows another one."""
+"""What needs an operator's attention on a broker that follows others."""
 
 from __future__ import annotations
 
@@ -17,22 +17,50 @@ _BEHIND_MS: Final = 60_000
 
 
 class Keeping(Protocol):
-    """The lease of this process."""
-
-    @property
-    def warnings(self) -> list[str]:
-        """What an operator should mend, one line each."""
+    """The lease of this process on a shard."""
 
     @property
     def still(self) -> float:
         """Seconds for which no beat of an owner was seen."""
 
 
-class Building(Protocol):
-    """The messages that it builds for a takeover."""
+class Built(Protocol):
+    """Messages that are built for a takeover."""
 
     caught_up: bool
     is_full: bool
+
+
+class Building(Protocol):
+    """What builds them."""
+
+    @property
+    def follower(self) -> Built:
+        """What it has built."""
+
+
+class Followed(Protocol):
+    """A shard."""
+
+    @property
+    def keeper(self) -> Keeping | None:
+        """None before it is followed."""
+
+    @property
+    def following(self) -> Building | None:
+        """None if nothing is built."""
+
+
+class Following(Protocol):
+    """The shards that this process follows."""
+
+    @property
+    def followed(self) -> Mapping[str, Followed]:
+        """By name."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What an operator should mend, one line each."""
 
 
 class FollowerAttention:
@@ -46,15 +74,14 @@ class FollowerAttention:
         self._lease_seconds = lease_seconds
         self._since: dict[tuple[Rule, str], int] = {}
 
-    def listed(self, keeper: Keeping | None, follower: Building | None, now: int) -> Mapping[Key, Finding]:
+    def listed(self, shards: Following, now: int) -> Mapping[Key, Finding]:
         """What is found.
 
         Args:
-            keeper: None before the broker follows.
-            follower: None if it builds nothing.
+            shards: that the broker follows.
             now: ms since 1970.
         """
-        found = {} if keeper is None else dict(self._find(keeper, follower, now))
+        found = dict(self._find(shards, now))
         self._since = {key: self._since.get(key, now) for key in found}
         return {
             key: Finding(key[0], begun or self._since[key], detail=key[1])
@@ -62,15 +89,21 @@ class FollowerAttention:
             if now - self._since[key] >= least
         }
 
-    def _find(
-        self, keeper: Keeping, follower: Building | None, now: int
-    ) -> Iterator[tuple[tuple[Rule, str], tuple[int, int]]]:
+    def _find(self, shards: Following, now: int) -> Iterator[tuple[tuple[Rule, str], tuple[int, int]]]:
         """A rule and its detail; since when, if that is known, and for how long at least."""
-        if keeper.still >= _LEASES * self._lease_seconds:
-            yield (rules.NO_OWNER, ""), (now - int(keeper.still * 1_000), 0)
-        if follower is not None and follower.is_full:
-            yield (rules.FOLLOWER_BEHIND, "its memory for messages is full"), (0, 0)
-        elif follower is not None and not follower.caught_up:
-            yield (rules.FOLLOWER_BEHIND, "it has not read all messages yet"), (0, _BEHIND_MS)
-        for text in keeper.warnings:
+        for name, each in shards.followed.items():
+            if each.keeper is not None and each.keeper.still >= _LEASES * self._lease_seconds:
+                yield (rules.NO_OWNER, name), (now - int(each.keeper.still * 1_000), 0)
+            built = None if each.following is None else each.following.follower
+            if built is not None and built.is_full:
+                yield (
+                    (
+                        rules.FOLLOWER_BEHIND,
+                        f"the memory for messages is full, and those of the shard {name} are not all read",
+                    ),
+                    (0, 0),
+                )
+            elif built is not None and not built.caught_up:
+                yield (rules.FOLLOWER_BEHIND, f"not all messages of the shard {name} are read yet"), (0, _BEHIND_MS)
+        for text in shards.warnings:
             yield (rules.SHARD, text), (0, 0)

@@ -265,7 +265,7 @@ def test_the_first_user_is_refused_where_it_would_not_hold() -> None:
     with EmbeddedBroker(http=True, settings={"test_control": True}) as broker:
         assert "test_control is on" in Api(broker)("PUT", "/api/v1/users/anna", body).json["text"]
     open_to_all = SimpleNamespace(users=SimpleNamespace(required=False))
-    call: Any = SimpleNamespace(server=SimpleNamespace(user_store=open_to_all, shard=SimpleNamespace(is_shared=True)))
+    call: Any = SimpleNamespace(server=SimpleNamespace(user_store=open_to_all, is_shared=True))
     assert "put the first ones there" in live.users_refused(call, {})
 
 

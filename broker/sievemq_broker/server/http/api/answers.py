@@ -311,6 +311,7 @@ class BrokerInfo(Answer, kw_only=True):
     incarnation: str
     phase: str
     role: Annotated[str, Meta(description="`owner`: it serves its messages, others that share its store do not.")]
+    shard: Annotated[str | None, Meta(description="That it owns of a shared store; null in memory and on a disk.")]
     url: str
     http_url: str | None
     durable: bool

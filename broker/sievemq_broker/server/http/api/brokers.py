@@ -52,6 +52,7 @@ async def get_broker(call: Call[Any, Any]) -> answers.BrokerInfo:
         incarnation=server.shard.services.settings.incarnation,
         phase=server.phase.value,
         role=server.role,
+        shard=server.shard.name if server.is_shared else None,
         url=server.url,
         http_url=call.management.url,
         durable=server.shard.services.settings.durable,

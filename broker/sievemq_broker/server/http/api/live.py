@@ -371,7 +371,7 @@ def users_refused(call: AnyCall, changed: Mapping[str, User]) -> str:
         if is_there(server.live.users.present) and not is_there(changed):
             return "no other user may do everything, so nobody could change it again: add one first"
         return ""
-    if server.shard.is_shared:
+    if server.is_shared:
         return "a broker that follows knows the users of its settings alone: put the first ones there, for each broker"
     if server.settings.test_control and not server.settings.test_control_exposed:
         return "test_control is on, which is for brokers without users; restart the broker without it"
