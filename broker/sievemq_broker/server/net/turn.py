@@ -19,8 +19,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from sievemq_broker import logs
@@ -265,7 +266,7 @@ class Turn:
 
     __slots__ = (
         "_began", "_brief", "_busy_poll", "_catching_up", "_commits", "_dirty", "_durations", "_ended", "_fed",
-        "_gathered", "_handle", "_late", "_latency", "_looks", "_loop", "_scheduled", "_until", "timers", "watchers",
+        "_handle", "_late", "_latency", "_looks", "_loop", "_scheduled", "_until", "timers", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -279,11 +280,9 @@ class Turn:
         self._busy_poll = busy_poll / 1e6 if _give_way is not None else 0.0
         self._ended = 0.0
         self._looks = False
-        #: Connections with input in this turn; and others with output, the next one first.
-        self._fed: list[_Writer] = []
-        self._dirty: deque[_Writer] = deque()
-        #: All of these.
-        self._gathered: set[_Writer] = set()
+        #: Connections with input that were not written since; and others with output, the next one first.
+        self._fed: dict[_Writer, None] = {}
+        self._dirty: OrderedDict[_Writer, None] = OrderedDict()
         self._scheduled = False
         self._handle: asyncio.Handle | None = None
         self._began = self._until = 0.0
@@ -314,7 +313,8 @@ class Turn:
         return bool(self._late or self._brief)
 
     def has(self, link: object) -> bool:
-        return link in self._gathered
+        """True if it is to be flushed."""
+        return link in self._fed or link in self._dirty
 
     def grant(self) -> bool:
         """Input was read. True if it may be processed now, until :meth:`spent` is true; otherwise its link is to be put
@@ -358,24 +358,22 @@ class Turn:
 
     def fed(self, link: _Writer) -> None:
         """`link` has sent commands: it is flushed at the end of this turn, before links that only have output, so that
-        requests are answered beside a thousand busy subscribers."""
+        requests are answered beside a thousand busy subscribers, also by one of them."""
         commits = link.commits
         if commits is not None:
             commits.fed(link.connection.peer)
-        self._gather(link, self._fed)
+        self._dirty.pop(link, None)
+        self._fed[link] = None
+        if not self._scheduled:
+            self._schedule(time.monotonic())
 
     def mark(self, link: _Writer) -> None:
         """`link` has output: it is flushed at the end of this turn, or as soon as there is time."""
         commits = link.commits
         if commits is not None:
             commits.note(link.connection.peer)
-        self._gather(link, self._dirty)
-
-    def _gather(self, link: _Writer, where: list[_Writer] | deque[_Writer]) -> None:
-        gathered = self._gathered
-        if link not in gathered:
-            gathered.add(link)
-            where.append(link)
+        if link not in self._fed:
+            self._dirty[link] = None
         if not self._scheduled:
             self._schedule(time.monotonic())
 
@@ -430,26 +428,23 @@ class Turn:
     def _write(self, until: float) -> None:
         """Have links write, as many as there is time for: WRITE_SECONDS, and what is left until then. A write may lead
         to delivering what waited for room."""
-        fed, self._fed = self._fed, []
+        fed, self._fed = self._fed, {}
         dirty = self._dirty
-        discard = self._gathered.discard
         left = len(dirty)  # links marked during the writes wait for the next turn
         # The clock is read between two links only: most turns have one of each kind.
         end = max(until, time.monotonic()) + WRITE_SECONDS if len(fed) > 1 or left > 1 else until
         for place, link in enumerate(fed, 1):
-            discard(link)
             link.flush()
             if place < len(fed) and time.monotonic() > end:
-                dirty.extend(fed[place:])
+                self._fed = dict.fromkeys(islice(fed, place, None))  # still before all others
                 break
         while left:
-            link = dirty.popleft()
-            discard(link)
+            link, _ = dirty.popitem(last=False)
             link.flush()
             left -= 1
             if left and time.monotonic() > end:
                 break
-        if dirty:
+        if dirty or self._fed:
             self.worked()
 
     def _look(self) -> None:
