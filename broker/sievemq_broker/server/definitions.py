@@ -54,7 +54,7 @@ class Change:
         namespace: where; None for rules, limits and users.
         name: by which it is forced: `default/queue:orders`.
         text: what differs; empty if all of it does.
-        at_start: it is made when a broker starts with these definitions, and not before: the order of patterns.
+        at_start: it is made when a broker starts with these definitions, and not before: the first users.
         refused: why it is not made; empty if it is.
         can_be_forced: it is made nevertheless if it is named.
         made: it has been made.
@@ -172,10 +172,10 @@ def apply(
 
 
 def settings_changes(definitions: Definitions, live: LiveSettings, *, prune: bool, secured: bool) -> list[Change]:
-    """How rules, limits and users differ from those of a broker. The order of patterns changes when it starts.
+    """How rules, limits and users differ from those of a broker.
 
     Args:
-        secured: clients need a user. Otherwise users change when it starts, too: the first ones lock all clients out.
+        secured: clients need a user. Otherwise users change when it starts: the first ones lock all clients out.
     """
     found: list[Change] = []
     for layer, wanted in _tables_of(definitions, live):
@@ -197,9 +197,8 @@ def settings_changes(definitions: Definitions, live: LiveSettings, *, prune: boo
             except RefusedError as error:
                 change.refuse(str(error), can_be_forced=False)
             found.append(change)
-        order = [name for name in there if name in wanted]
-        if layer is not live.users and order != [name for name in wanted if name in there]:
-            found.append(Change(CHANGE, layer.kind, None, f"{layer.kind}s", "their order", at_start=True))
+        if layer is not live.users and [*_arranged(layer, wanted)] != [*there]:
+            found.append(Change(CHANGE, layer.kind, None, f"{layer.kind}s", "their order"))
     return found
 
 
@@ -213,19 +212,31 @@ def refuse_users(changes: list[Change], why: str) -> None:
 def change_settings(
     changes: list[Change], definitions: Definitions, live: LiveSettings, by: str | None, now: int
 ) -> None:
-    """Make what :func:`settings_changes` found, but for the order; the broker uses it afterwards."""
+    """Make what :func:`settings_changes` found; the broker uses it afterwards."""
     for layer, wanted in _tables_of(definitions, live):
         of_layer = {
             change.name.partition("/")[2]: change
             for change in changes
             if change.kind == layer.kind and not change.at_start and not change.refused
         }
+        order = of_layer.pop("", None)
         refused = layer.put_each({name: (wanted or {}).get(name) for name in of_layer}, by, now)
+        arranged = _arranged(layer, wanted or {}) if layer is not live.users else ()
+        if arranged and arranged != [*layer.present]:
+            layer.arrange(arranged, by, now)
+        if order is not None:
+            order.done()
         for name, change in of_layer.items():
             if name in refused:
                 change.refuse(str(refused[name]), can_be_forced=False)
             else:
                 change.done()
+
+
+def _arranged(layer: Layer[Any], wanted: Mapping[str, Any]) -> list[str]:
+    """The names of a layer, of which those that are wanted have their order in the places that they have."""
+    ordered = iter([name for name in wanted if name in layer.present])
+    return [next(ordered) if name in wanted else name for name in layer.present]
 
 
 def _tables_of(definitions: Definitions, live: LiveSettings) -> tuple[tuple[Layer[Any], Mapping[str, Any] | None], ...]:

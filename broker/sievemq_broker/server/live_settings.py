@@ -15,7 +15,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, Generic, TypeVar
@@ -28,6 +28,9 @@ from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy
 from sievemq_broker.rules import parse_namespaces, parse_policies, rules_of
 from sievemq_broker.users.account import User
 from sievemq_broker.users.passwords import is_hash
+
+#: The kind of a stored row with the order of patterns; its name is the kind of these.
+_ORDER: Final = "order"
 
 #: Changed patterns: each is compared with each other, and with the address of each new destination. Changed users.
 MOST_PATTERNS: Final = 250
@@ -77,6 +80,7 @@ class Layer(Generic[T]):
     Attributes:
         kind, below, table, parse: as above.
         changes: by name.
+        order: of names, changed at run time; `below` has those of the settings then. None if it was not.
         present: what applies, in order.
     """
 
@@ -94,14 +98,15 @@ class Layer(Generic[T]):
         self.parse = parse
         self._most = most
         self.changes: dict[str, Changed[T]] = {}
+        self.order: Changed[tuple[str, ...]] | None = None
         self.present: Mapping[str, T] = below
         #: The greatest number of a change.
         self._last = 0
         self._journal: Journal | None = None
         self._report: Callable[..., object] = lambda **about: None
         self._key = secrets.token_bytes(16)
-        #: Names whose change has ended, and is still stored.
-        self._ended: list[str] = []
+        #: Keys of changes that have ended, and are still stored.
+        self._ended: list[tuple[str, str]] = []
 
     def etag(self, name: str) -> str:
         """Changes when the entry does; empty if there is none."""
@@ -180,6 +185,23 @@ class Layer(Generic[T]):
             self._merge()
             self._note(name, "reset", by)
 
+    def arrange(self, names: Sequence[str], by: str | None, now: int) -> None:
+        """Put all entries in an order.
+
+        Args:
+            names: of all of them; none: in the order of the settings again.
+            by: name of the user who does it.
+            now: ms epoch.
+
+        Raises:
+            RefusedError: these are not the names of all entries.
+        """
+        if names and sorted(names) != sorted(self.present):
+            raise RefusedError(f"these are not all {self.kind}s that there are, each once; read them again")
+        self._set_order(Changed(tuple(names), json.dumps([*self.below]), 0, now, by) if names else None)
+        self._merge()
+        self._note("their order", "set" if names else "reset", by)
+
     def rebase(self, below: Mapping[str, T]) -> None:
         """The settings say this now. What they have changed applies, whatever was changed at run time before."""
         self.below = below
@@ -187,6 +209,13 @@ class Layer(Generic[T]):
             if self._digest(below.get(name)) != change.below:
                 self._forget(name)
                 log.warning("setting.changed_below", kind=self.kind, name=name, note="the change at run time has ended")
+        if self.order is not None:
+            known = json.loads(self.order.below)
+            if [name for name in below if name in known] != [name for name in known if name in below]:
+                self._set_order(None)
+                log.warning(
+                    "setting.changed_below", kind=_ORDER, name=self.kind, note="the order at run time has ended"
+                )
         self._merge()
 
     def report_to(self, report: Callable[..., object]) -> None:
@@ -203,9 +232,11 @@ class Layer(Generic[T]):
             rows: of all layers, by kind and name.
         """
         for (kind, name), (number, at, by, below, text, *_) in rows.items():
+            name = str(name)
+            if (kind, name) == (_ORDER, self.kind):
+                self.order = Changed(tuple(json.loads(text)), below, number, at, by)
             if kind != self.kind:
                 continue
-            name = str(name)
             try:
                 value = None if text is None else self.parse({name: json.loads(text)})[name]
             except (ValueError, KeyError) as error:
@@ -218,8 +249,8 @@ class Layer(Generic[T]):
     def keep_in(self, journal: Journal) -> None:
         """Store changes from now on."""
         self._journal = journal
-        for name in self._ended:
-            journal.define(CHANGED, (self.kind, name), None)
+        for key in self._ended:
+            journal.define(CHANGED, key, None)
         self._ended.clear()
 
     @property
@@ -230,39 +261,40 @@ class Layer(Generic[T]):
     def _set(self, name: str, change: Changed[T]) -> None:
         self.changes[name] = change
         self._last = max(self._last, change.number)
-        if self._journal is not None:
-            text = None if change.value is None else self._text(change.value)
-            value = (change.number, change.at, change.by, change.below, text)
-            self._journal.define(CHANGED, (self.kind, name), value)
+        self._keep((self.kind, name), change, None if change.value is None else self._text(change.value))
 
     def _forget(self, name: str) -> None:
-        if self.changes.pop(name, None) is None:
-            return
+        if self.changes.pop(name, None) is not None:
+            self._keep((self.kind, name), None)
+
+    def _set_order(self, order: Changed[tuple[str, ...]] | None) -> None:
+        self.order = order
+        self._keep((_ORDER, self.kind), order, None if order is None else json.dumps(order.value))
+
+    def _keep(self, key: tuple[str, str], change: Changed[Any] | None, text: str | None = None) -> None:
+        """Store a change, or that it has ended."""
+        row = None if change is None else (change.number, change.at, change.by, change.below, text)
         if self._journal is not None:
-            self._journal.define(CHANGED, (self.kind, name), None)
-        else:
-            self._ended.append(name)
+            self._journal.define(CHANGED, key, row)
+        elif row is None:
+            self._ended.append(key)
 
     # -- together -------------------------------------------------------------------------------------------------
 
     def _merge(self) -> None:
-        """What the settings have keeps its place. What was added stands before the first entry that covers it, which
-        would hide it, else last."""
-        changes = self.changes
-        found: list[tuple[str, T]] = []
-        for name, value in self.below.items():
-            change = changes.get(name)
-            chosen = value if change is None else change.value
-            if chosen is not None:
-                found.append((name, chosen))
-        added = [(change.number, name) for name, change in changes.items() if name not in self.below]
-        for _, name in sorted(added):
-            new = changes[name].value
-            assert new is not None
-            # Which of two users comes first means nothing.
-            hides = enumerate(found) if self.kind != "user" else ()
-            place = next((place for place, (other, _) in hides if fnmatchcase(name, other)), len(found))
-            found.insert(place, (name, new))
+        """What was put in order, or else what the settings have, keeps its place. Others stand before the first entry
+        that covers them, which would hide them, else last."""
+        added = sorted((change.number, name) for name, change in self.changes.items() if name not in self.below)
+        values: dict[str, T | None] = {**self.below, **dict.fromkeys(name for _, name in added)}
+        values.update({name: change.value for name, change in self.changes.items()})
+        ordered = self.below if self.order is None else self.order.value or ()
+        found = [(name, value) for name in ordered if (value := values.pop(name, None)) is not None]
+        for name, new in values.items():
+            if new is not None:
+                # Which of two users comes first means nothing.
+                hides = enumerate(found) if self.kind != "user" else ()
+                place = next((place for place, (other, _) in hides if fnmatchcase(name, other)), len(found))
+                found.insert(place, (name, new))
         self.present = dict(found)
 
     def _text(self, value: T) -> str:

@@ -15,7 +15,7 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_broker.config import ConfigError, Settings, load
 from sievemq_broker.definitions import Definitions, definitions_of, parse_definitions
 from sievemq_broker.domain.broker import Broker
-from sievemq_broker.domain.policy import DomainSettings
+from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
 from sievemq_broker.domain.work import Budget, finish
 from sievemq_broker.server.definitions import (
     Change,
@@ -409,10 +409,9 @@ def test_differences_of_settings_are_named_without_secrets() -> None:
     ]
     change_settings(changes, parse_definitions(other), live, "root", 1)
     assert all(change.made for change in changes)
-    assert list(live.rules.present) == ["queue:orders", "queue:new"]
     assert (dict(live.limits.present), live.users.present["anna"].secret) == ({}, HASH[:-1] + "B")
-    order = Change("change", "rule", None, "rules", "their order", at_start=True)
-    assert differences(live, other, prune=True) == [order]
+    assert list(live.rules.present) == ["queue:new", "queue:orders"]
+    assert differences(live, other, prune=True) == []
 
 
 def test_users_in_clear_and_first_users_are_not_changed_by_definitions() -> None:
@@ -432,5 +431,11 @@ def test_more_changes_than_are_allowed_are_refused_before_one_is_made() -> None:
 def test_the_order_of_rules_is_a_difference() -> None:
     rules: dict[str, Any] = {"a*": {"max_attempts": 1}, "ab": {"max_attempts": 2}}
     live = LiveSettings(load({"destinations": rules}).settings)
-    (change,) = differences(live, {"rules": dict(reversed(rules.items()))}, prune=False)
-    assert (change.name, change.text, change.at_start) == ("rules", "their order", True)
+    live.rules.put("queue:b", DestinationPolicy(), None, 0)
+    wanted = {"rules": dict(reversed(rules.items()))}
+    changes = differences(live, wanted, prune=False)
+    assert [(change.name, change.text, change.made) for change in changes] == [("rules", "their order", False)]
+    change_settings(changes, parse_definitions(wanted), live, None, 1)
+    assert changes[0].made
+    assert list(live.rules.present) == ["queue:ab", "queue:a*", "queue:b"]
+    assert differences(live, wanted, prune=False) == []

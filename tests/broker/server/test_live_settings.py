@@ -105,6 +105,32 @@ def test_the_latest_change_wins() -> None:
     assert attempts(rules) == {"queue:b": 2}  # a is gone from the file
 
 
+def test_an_order_lasts_until_the_settings_have_another_one() -> None:
+    live, journal = LiveSettings(settings(a=1, b=1, c=1)), Journal(1)
+    live.keep_in(journal)
+    rules = live.rules
+    rules.arrange(["queue:c", "queue:b", "queue:a"], "anna", 7)
+    rules.put("*", rule(1), None, 8)
+    rules.put("queue:b", None, None, 9)
+    rules.put("queue:new", rule(2), None, 10)
+    assert [*rules.present] == ["queue:c", "queue:a", "queue:new", "*"]
+    with pytest.raises(RefusedError, match="these are not all rules that there are"):
+        rules.arrange(["queue:a"], None, 11)
+    rows = kept(journal)
+    again = restored(settings(a=2, d=1, b=1, c=1), rows).rules
+    assert [*again.present] == ["queue:c", "queue:a", "queue:d", "queue:new", "*"]
+    assert again.order is not None
+    assert (again.order.at, again.order.by) == (7, "anna")
+    other = restored(settings(c=1, a=1, b=1), rows)
+    assert [*other.rules.present] == ["queue:c", "queue:a", "queue:new", "*"]
+    assert other.rules.order is None
+    journal.define(CHANGED, ("order", "rule"), ())
+    other.keep_in(journal)  # it has ended
+    assert ("order", "rule") not in kept(journal)
+    rules.arrange([], None, 12)
+    assert [*rules.present] == ["queue:a", "queue:c", "queue:new", "*"]
+
+
 def test_an_etag_follows_the_entry() -> None:
     rules = layer(a=1)
     first = rules.etag("queue:a")

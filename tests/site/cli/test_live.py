@@ -39,6 +39,16 @@ def cells(sievemq: Sievemq, *arguments: str) -> list[list[str]]:
     return [line.split("\t")[:2] for line in sievemq(*arguments).lines[1:]]
 
 
+def test_patterns_are_moved(sievemq: Sievemq, broker: EmbeddedBroker) -> None:
+    for pattern in ("*", "topic:t"):
+        assert sievemq("rule", "set", pattern, "max_attempts=1").code == 0
+    assert sievemq("rule", "move", "orders.*").out == "topic:t, *, queue:orders.*\n"
+    assert sievemq("rule", "move", "*", "--before", "topic:t").out == "*, topic:t, queue:orders.*\n"
+    assert "order rule: *, topic:t, queue:orders.*" in sievemq("config", "diff").out
+    missing = sievemq("rule", "move", "*", "--before", "other")
+    assert (missing.code, missing.err) == (4, "sievemq: there is no rule 'other'\n")
+
+
 def test_rules(sievemq: Sievemq, broker: EmbeddedBroker) -> None:
     done = sievemq("rule", "set", "orders.eu", "max_messages=10", "at_limit=block")
     assert done.out == f"queue:orders.eu: max_attempts=3 max_messages=10 at_limit=block{NOT_KEPT}\n"

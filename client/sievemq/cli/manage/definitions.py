@@ -98,8 +98,8 @@ def apply(
     """Make what the file defines and the broker lacks; show the changes first, and ask.
 
     What is not in the file stays, unless --prune is given. A change that would delete messages is refused, unless
-    --force names it. If one is refused, nothing is changed. The order of rules, and the first users of a broker, change
-    when it starts with the file: sievemq broker --definitions FILE.
+    --force names it. If one is refused, nothing is changed. The first users of a broker are made when it starts with
+    the file: sievemq broker --definitions FILE.
 
     Exit codes: as everywhere; 4 if a change is refused.
     """

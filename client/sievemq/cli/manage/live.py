@@ -21,10 +21,10 @@ from sievemq.cli.show import harmless, json_line
 from sievemq_core.output import complain, report, show
 
 rule = typer.Typer(
-    help="Rules of destinations on a running broker: ls, show, set, unset, delete, reset.", no_args_is_help=True
+    help="Rules of destinations on a running broker: ls, show, set, unset, move, delete, reset.", no_args_is_help=True
 )
 limit = typer.Typer(
-    help="Limits of namespaces on a running broker: ls, show, set, unset, delete, reset.", no_args_is_help=True
+    help="Limits of namespaces on a running broker: ls, show, set, unset, move, delete, reset.", no_args_is_help=True
 )
 account = typer.Typer(
     help="Users of a running broker: ls, add, password, grant, revoke, delete, reset.", no_args_is_help=True
@@ -38,6 +38,7 @@ Pattern = Annotated[
         metavar="PATTERN", help="Of destinations, such as 'queue:orders.*'; for limits of namespaces, such as 'team-*'."
     ),
 ]
+Before = Annotated[str | None, typer.Option("--before", metavar="PATTERN", help="Which one; the end if not given.")]
 Assigned = Annotated[list[str], typer.Argument(metavar="RULE=VALUE…", help="Such as max_messages=1000.")]
 Named = Annotated[list[str], typer.Argument(metavar="RULE…", help="Such as max_messages.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
@@ -79,6 +80,9 @@ def _add_verbs(group: typer.Typer, noun: str, first_rules: Callable[[Api, str], 
     def where(pattern: str) -> str:
         return f"/{noun}s/{quote(pattern, safe='')}"
 
+    def whole(pattern: str) -> str:
+        return pattern if noun == "limit" or pattern == "*" or ":" in pattern else f"queue:{pattern}"
+
     @group.command("ls", help=f"List the {noun}s by pattern, in order: the first that fits applies.")
     @grouped
     def ls(port: Port, *, as_json: LinesOption = False) -> None:
@@ -93,9 +97,8 @@ def _add_verbs(group: typer.Typer, noun: str, first_rules: Callable[[Api, str], 
     @grouped
     def change(pattern: Pattern, assigned: Assigned, port: Port) -> None:
         api = port.api()
-        given = pattern if noun == "limit" or pattern == "*" or ":" in pattern else f"queue:{pattern}"
         found = api.get(f"/{noun}s")["rules"]
-        before = next((row for row in found if row["pattern"] == given and not row["removed"]), None)
+        before = next((row for row in found if row["pattern"] == whole(pattern) and not row["removed"]), None)
         rules = first_rules(api, pattern) if before is None else before["rules"]
         _save(api, where(pattern), {**rules, **dict(map(_assigned, assigned))}, before)
 
@@ -109,6 +112,20 @@ def _add_verbs(group: typer.Typer, noun: str, first_rules: Callable[[Api, str], 
             _end(f"{before['pattern']} does not set {unknown}", USAGE)
         rules = {name: value for name, value in before["rules"].items() if name not in named}
         _save(api, where(pattern), rules, before)
+
+    @group.command("move", help="Move a pattern before another one, or to the end: the first that fits applies.")
+    @grouped
+    def move(pattern: Pattern, port: Port, *, before: Before = None) -> None:
+        api = port.api()
+        patterns = [row["pattern"] for row in api.get(f"/{noun}s")["rules"] if not row["removed"]]
+        for given in (pattern, before or pattern):
+            if whole(given) not in patterns:
+                _end(f"there is no {noun} {given!r}", REFUSED)
+        others = [each for each in patterns if each != whole(pattern)]
+        place = len(others) if before in (None, pattern) else others.index(whole(before))
+        others.insert(place, whole(pattern))
+        api.post(f"/{noun}s/actions/order", {"patterns": others})
+        report(", ".join(others))
 
     @group.command("delete", help="Remove a pattern.")
     @grouped

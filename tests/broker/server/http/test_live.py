@@ -182,6 +182,23 @@ def test_errors(api: Api, method: str, path: str, body: Any, error: str, text: s
     assert text in answer.json["text"]
 
 
+def test_the_order_of_patterns_changes_at_once(api: Api) -> None:
+    api.ok("PUT", "destinations/queue:orders.eu")
+    api.ok("PUT", rule("*"), {"rules": {"max_attempts": 2}})
+    for of in ("rules", "limits"):
+        for pattern in ("*", "team"):
+            api.ok("PUT", rule(pattern, of=of), {"rules": {}})
+    found = api.ok("POST", "/api/v1/rules/actions/order", {"patterns": ["*", "queue:orders.*", "queue:team"]})
+    assert [row["pattern"] for row in found["rules"]] == ["*", "queue:orders.*", "queue:team"]
+    assert api.get("destinations/queue:orders.eu")["rule"] == "*"
+    assert api.ok("POST", "/api/v1/limits/actions/order", {"patterns": ["*", "team"]})["rules"][0]["pattern"] == "*"
+    (change,) = [row for row in api.get("/api/v1/settings")["changes"] if row["name"] == "limit"]
+    assert (change["kind"], change["text"]) == ("order", "*, team")
+    assert api("POST", "/api/v1/rules/actions/order", {"patterns": ["*"]}).error == "ILLEGAL_STATE"
+    api.ok("POST", "/api/v1/rules/actions/order", {"patterns": []})
+    assert api.get("destinations/queue:orders.eu")["rule"] == "queue:orders.*"
+
+
 # -- users ------------------------------------------------------------------------------------------------------------
 
 

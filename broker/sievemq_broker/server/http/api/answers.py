@@ -972,7 +972,7 @@ class SettingDifference(Answer, kw_only=True):
 class SettingChange(Answer, kw_only=True):
     """An entry that was changed at run time, and stays so after a restart or a reload if it is kept."""
 
-    kind: Annotated[str, Meta(description="rule, limit or user.")]
+    kind: Annotated[str, Meta(description="rule, limit, user; order: that of the rules or limits that `name` says.")]
     name: str
     text: Annotated[str, Meta(description="What differs from the settings.")]
     changed_at: int

@@ -65,8 +65,8 @@ async def apply_definitions(call: Call[Any, requests.Apply]) -> answers.Applied:
     """Make what is missing, and change what differs; a dry run only compares.
 
     What is not defined is left alone, unless `prune` is given. What would delete messages is refused, unless `force`
-    names it; if anything is refused, nothing is done. The order of rules, and the first users, change when a broker
-    starts with them."""
+    names it; if anything is refused, nothing is done. The first users of a broker are made when it starts with
+    them."""
     given, server = call.body, call.server
     definitions = await _parsed(call)
     _check_rights(call, definitions)

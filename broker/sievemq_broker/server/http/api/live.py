@@ -63,6 +63,12 @@ async def reset_rule(call: AnyCall) -> answers.Rules:
     return await _take_back(call, call.server.live.rules)
 
 
+@routes.add("POST", "/rules/actions/order", None, answers.Rules, body=requests.NewOrder)
+async def order_rules(call: Call[Any, requests.NewOrder]) -> answers.Rules:
+    """Put all patterns of rules in an order; without any, in that of the settings again."""
+    return await _arrange(call, call.server.live.rules)
+
+
 @routes.add("GET", "/limits", None, answers.Rules)
 async def list_limits(call: AnyCall) -> answers.Rules:
     """Limits of namespaces by pattern, in order: the first that fits applies."""
@@ -93,6 +99,12 @@ async def delete_limit(call: AnyCall) -> answers.Rules:
 async def reset_limit(call: AnyCall) -> answers.Rules:
     """Take a change of limits at run time back: what the settings say applies again."""
     return await _take_back(call, call.server.live.limits)
+
+
+@routes.add("POST", "/limits/actions/order", None, answers.Rules, body=requests.NewOrder)
+async def order_limits(call: Call[Any, requests.NewOrder]) -> answers.Rules:
+    """Put all patterns of limits in an order; without any, in that of the settings again."""
+    return await _arrange(call, call.server.live.limits)
 
 
 def _list(call: AnyCall, layer: Layer[Any]) -> answers.Rules:
@@ -129,6 +141,16 @@ async def _take_back(call: AnyCall, layer: Layer[Any]) -> answers.Rules:
     name = _known(call, layer, _pattern(call, layer))
     await _reset(call, layer, name)
     return answers.Rules(rules=[_rule(layer, name)] if name in _names(layer) else [])
+
+
+async def _arrange(call: Call[Any, requests.NewOrder], layer: Layer[Any]) -> answers.Rules:
+    call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+    try:
+        layer.arrange(call.body.patterns, call.identity.user, call.now)
+    except RefusedError as error:
+        raise ApiError(409, "ILLEGAL_STATE", str(error)) from None
+    await use(call, [layer])
+    return _list(call, layer)
 
 
 def _pattern(call: AnyCall, layer: Layer[Any]) -> str:
@@ -432,6 +454,17 @@ async def _differences(call: AnyCall, *, apply: bool) -> answers.SettingDifferen
             )
             for layer in live.layers
             for name, change in layer.changes.items()
+        ]
+        + [
+            answers.SettingChange(
+                kind="order",
+                name=layer.kind,
+                text=", ".join(layer.order.value or ()),
+                changed_at=layer.order.at,
+                changed_by=layer.order.by,
+            )
+            for layer in live.layers
+            if layer.order is not None
         ],
         error=error,
         kept=live.rules.is_kept,

@@ -462,6 +462,12 @@ class PutRule(_Request, kw_only=True):
     rules: Annotated[dict[str, Any], Meta(description="As in the configuration, such as `max_attempts`.")]
 
 
+class NewOrder(_Request, kw_only=True):
+    """All patterns, in the order wanted."""
+
+    patterns: Annotated[list[str], Meta(max_length=10_000)]
+
+
 class PutUser(_Request, kw_only=True):
     """A user. Of one that exists, what is not given stays."""
 
