@@ -88,8 +88,9 @@ def _store(value: object) -> str | None:
 
 def _shard(value: object) -> str:
     name = _text(value)
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,63}", name):
-        raise ValueError("must be 1 to 63 letters, digits, dots, dashes and underscores")
+    # In pg_stat_activity a connection's name has the shard's, and 63 characters at most.
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,40}", name):
+        raise ValueError("must be 1 to 40 letters, digits, dots, dashes and underscores")
     return name
 
 

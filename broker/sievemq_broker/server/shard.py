@@ -159,6 +159,8 @@ class Shard:
         try:
             following, self._following = self._following, None
             follower = None if following is None else await following.end()
+            if self.failure is not None:
+                raise self.failure
             now = self._clock.now()
             opened = self.opened = await loop.run_in_executor(
                 None,

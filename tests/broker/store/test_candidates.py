@@ -11,13 +11,16 @@ from typing import Any, cast
 
 import pytest
 
-from sievemq_broker.config import load
-from sievemq_broker.domain.store import AwayError, StoreError
+from sievemq.cli import run
+from sievemq_broker.clock import Clock
+from sievemq_broker.config import ConfigError, load
+from sievemq_broker.domain.store import AwayError, FencedError, StoreError
 from sievemq_broker.server import process
 from sievemq_broker.server.durability.candidates import Candidate, Candidates
 from sievemq_broker.server.durability.keeper import Keeper
 from sievemq_broker.server.durability.slot import Slot
 from sievemq_broker.server.server import Server, shared_rules
+from sievemq_broker.server.shard import Shard
 from sievemq_broker.store.follower import Follower
 from sievemq_broker.store.lease import Lease, Leases, Owner, Sight, Terms
 
@@ -109,6 +112,8 @@ class Process:
 
     def __init__(self, name: str, loop: Loop, worlds: dict[str, World]) -> None:
         self.name = name
+        #: Owners whose address refuses connections.
+        self.dead: set[str] = set()
         self.loop = loop
         self.accesses = {shard: Faulty(world) for shard, world in worlds.items()}
         self.taken: list[str] = []
@@ -127,7 +132,7 @@ class Process:
         loop, clock = cast("Any", self.loop), lambda: self.loop.time
         return Keeper(
             loop, lease, leases, owner, candidate, cast("Any", self), worker, worker, clock,
-            slot=slot, shard=candidate.name,
+            lambda address: address not in self.dead, slot=slot, shard=candidate.name,
         )  # fmt: skip
 
     def _took(self, candidate: Candidate) -> None:
@@ -299,14 +304,35 @@ def test_a_take_that_cannot_succeed_any_more_is_over(loop: Loop, worlds: dict[st
     assert worlds["a"].sight.token == "another"
 
 
-def test_an_owner_that_is_found_dead_while_another_shard_is_taken_is_left(loop: Loop, worlds: dict[str, World]) -> None:
+def test_two_owners_that_die_at_once_are_succeeded_by_two_processes(loop: Loop, worlds: dict[str, World]) -> None:
+    for name, world in worlds.items():
+        owned(world)
+        world.set(owner=Owner(name, f"sievemq://{name}", f"{name}:7680", ""))
+    beating(loop, worlds["a"])
+    first, second = Process("p", loop, worlds).start(), Process("q", loop, worlds).start()
+    loop.run(1.7)
+    assert first.taken == second.taken == []
+    first.dead = second.dead = {"b:7680", "c:7680"}
+    loop.run(3)
+    assert sorted([first.taken, second.taken]) == [["b"], ["c"]]
+
+
+def test_an_owner_that_is_found_dead_while_a_take_is_under_way_is_left(loop: Loop, worlds: dict[str, World]) -> None:
+    for name, world in worlds.items():
+        owned(world)
+        world.set(owner=Owner(name, f"sievemq://{name}", f"{name}:7680", ""))
+    beating(loop, worlds["a"], worlds["c"])
     one = Process("p", loop, worlds).start()
-    owned(worlds["b"])
-    assert one.taken == ["a"]
-    candidate = Candidate("b", cast("Any", one.accesses["b"]), one.candidates)
-    candidate.start(lambda each: one._keep(each, one.candidates._slot))
+    loop.run(0.1)
+    one.accesses["a"].after_take = lost
+    one.accesses["a"].is_away = False
+    worlds["a"].set(released=True)
+    loop.run(0.6)
+    assert worlds["a"].sight.token == "p a"
+    one.accesses["a"].is_away = True
+    one.dead = {"b:7680"}
     loop.run(30)
-    assert (worlds["b"].sight.token, one.taken) == ("another", ["a"])
+    assert (one.taken, worlds["b"].sight.token) == ([], "another")
 
 
 # -- a shard that fails -----------------------------------------------------------------------------------------------
@@ -427,6 +453,30 @@ def test_followers_of_one_process_share_the_memory(worlds: dict[str, World]) -> 
     assert not other._is_over()
 
 
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"shards": "a,b"}, "shards needs store"),
+        ({"store": "postgresql://db/x", "shards": "a,b", "shard": "c"}, "shard must be one of shards, which are a, b"),
+        ({"store": "postgresql://db/x", "shards": "a,b,a"}, "must name each shard once"),
+        ({"store": "postgresql://db/x", "shards": ["a", "b/c"]}, "must be 1 to 40 letters"),
+        ({"store": "postgresql://db/x", "shards": ["a", "b" * 41]}, "must be 1 to 40 letters"),
+        ({"store": "postgresql://db/x", "shards": 3}, "must be comma-separated names"),
+    ],
+)
+def test_shards_that_cannot_be_used_are_refused(given: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load(given, {})
+
+
+def test_a_handover_names_one_of_the_shards(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["broker", "--store", "postgresql://db/x", "--shards", "a,b", "--handover"]) == 2
+    assert "--handover needs --shard: one of a, b" in capsys.readouterr().err
+
+
 # -- a server ---------------------------------------------------------------------------------------------------------
 
 
@@ -524,3 +574,13 @@ def test_a_broker_that_shares_no_store_asks_for_nothing() -> None:
     assert (server.keepers, server.shard_warnings, server.is_shared) == ({}, [], False)
     with pytest.raises(ValueError, match="shares no store"):
         server.ask_for("a")
+
+
+async def test_a_shard_that_is_lost_before_it_is_opened_is_not_served(worlds: dict[str, World]) -> None:
+    shard, access = Shard(load({}, {}).settings, Clock()), Access(worlds["a"])
+    shard.gone(FencedError("another broker has taken the shard over"))
+    keeper = cast("Any", SimpleNamespace(lease=SimpleNamespace(token="t"), speaks=lambda: False))
+    shard.own("a", cast("Any", access), keeper, None)
+    with pytest.raises(FencedError):
+        await shard.open()
+    assert access.closed == []

@@ -94,6 +94,29 @@ def test_a_follower_goes_on_where_the_owner_stopped(database: Database) -> None:
         assert context.create_consumer(context.create_queue("q")).receive_no_wait() is None
 
 
+def test_a_spare_process_takes_the_shard_that_is_free(database: Database) -> None:
+    """One whose name is as long as it may be."""
+    names_of = [f"{database.shard():x<40}", database.shard()]
+    settings = {"shards": names_of, **LONG}
+    with (
+        EmbeddedBroker(store=database.url, settings=settings) as first,
+        EmbeddedBroker(store=database.url, settings=settings) as second,
+        EmbeddedBroker(store=database.url, settings=settings) as spare,
+    ):
+        for owner, text in ((first, "one"), (second, "two")):
+            owner.wait_until_serving(DEADLINE)
+            with ConnectionFactory(owner.url).create_context() as context:
+                context.create_producer().send(context.create_queue("q"), text)
+        assert [owner.server.shard.name for owner in (first, second)] == names_of
+        look = "SELECT count(DISTINCT application_name) FROM pg_stat_activity WHERE application_name = ANY(%s)"
+        kinds = [f"sievemq {name}{kind}" for name in names_of for kind in ("", " lease", " follower")]
+        assert database.execute(look, kinds) == [(6,)]
+        first.stop()
+        spare.wait_until_serving(DEADLINE)
+        assert spare.server.shard.name == names_of[0]
+        assert (names(spare, 1), names(second, 1)) == (["one"], ["two"])
+
+
 def test_connections_outlive_those_to_the_database(database: Database) -> None:
     shard = database.shard()
     with broker(database, shard, LONG) as owner, WireClient(owner.port) as client:
