@@ -95,9 +95,8 @@ class FaultyRow(Row):
 class Built:
     """Takes the place of the thread that builds messages."""
 
-    def __init__(self, follower: Follower, shard: str) -> None:
+    def __init__(self, follower: Follower, shard: str, shards: int) -> None:
         self.follower = follower
-        self.shard = shard
         self.is_dropped = False
 
     def start(self) -> None:
@@ -245,10 +244,28 @@ def test_a_take_that_is_refused_leaves_the_others_to_be_taken(loop: Loop, worlds
     one = Process("p", loop, worlds)
     one.accesses["a"].before_take = lambda: owned(worlds["a"])  # it was faster
     one.start()
-    assert one.taken == []
-    loop.run(2)
-    assert one.taken == ["b"]
+    assert one.taken == ["b"], "at once"
     assert owners(worlds) == ["another", "p b", ""]
+
+
+def test_a_row_that_is_refused_as_it_was_seen_is_tried_again_at_the_next_tick(
+    loop: Loop, worlds: dict[str, World]
+) -> None:
+    """By a proxy that leads to one server, then to another."""
+    one, tries = Process("p", loop, worlds), 0
+
+    def take(row: FaultyRow, seen: Sight, token: str, owner: Owner) -> bool:
+        nonlocal tries
+        tries += 1
+        return False
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FaultyRow, "take", take)
+        one.start()
+        loop.run(5)
+        assert tries <= 11
+    loop.run(1)
+    assert one.taken == ["a"]
 
 
 def lost() -> None:
@@ -443,7 +460,7 @@ def test_followers_of_one_process_share_the_memory(worlds: dict[str, World]) -> 
     candidates = Candidates(cast("Any", accesses), 1_000, cast("Any", Built))
     one, other = (candidates.build(candidates.followed[name]).follower for name in ("a", "b"))
     for name, follower in (("a", one), ("b", other)):
-        candidates.followed[name].following = cast("Any", Built(follower, name))
+        candidates.followed[name].following = cast("Any", Built(follower, name, 3))
     one.bytes, other.bytes = 600, 300
     assert not one._is_over()
     other.bytes = 400

@@ -390,7 +390,7 @@ def test_an_owner_that_comes_back_during_the_probe_keeps_its_shard() -> None:
 
     rig.keeper._probe._accepts = probed
     rig.run(2)
-    assert rig.calls[-1] == "take"
+    assert rig.calls[-2:] == ["take", "look"]
     assert "taken" not in rig.heard
 
 

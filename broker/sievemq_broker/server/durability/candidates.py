@@ -139,7 +139,10 @@ class Candidates:
     """
 
     def __init__(
-        self, sources: Mapping[str, Source], limit: int, following: Callable[[Follower, str], Following] = Following
+        self,
+        sources: Mapping[str, Source],
+        limit: int,
+        following: Callable[[Follower, str, int], Following] = Following,
     ) -> None:
         self.followed = {name: Candidate(name, source, self) for name, source in sources.items()}
         self.follows = asyncio.Event()
@@ -247,10 +250,10 @@ class Candidates:
     # -- what candidates report -------------------------------------------------------------------------------------
 
     def build(self, candidate: Candidate) -> Following:
-        """Begin to build the messages of a candidate. The limit is that of all of them."""
+        """Begin to build the messages of a candidate. Limit and steps are those of all of them."""
         follower = candidate.source.follower(self._limit)
         follower.share(self._bytes)
-        following = self._following(follower, candidate.name)
+        following = self._following(follower, candidate.name, len(self.followed))
         following.start()
         return following
 

@@ -17,7 +17,8 @@ from sievemq_broker import logs
 from sievemq_broker.domain.store import AwayError
 from sievemq_broker.store.follower import Follower
 
-#: Seconds between two steps; after an error; and between two while there is more to do: others have their turn.
+#: Seconds between two steps, for each shard that the process follows; after an error; and between two while there is
+#: more to do: others have their turn.
 STEP_SECONDS: Final = 0.1
 AWAY_SECONDS: Final = 1.0
 REST_SECONDS: Final = 0.001
@@ -34,12 +35,20 @@ class Following:
     Args:
         follower: that it drives.
         shard: its name, for the log.
+        shards: that the process follows: together they make as many steps as one.
         clock: seconds.
     """
 
-    def __init__(self, follower: Follower, shard: str = "main", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        follower: Follower,
+        shard: str = "main",
+        shards: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.follower = follower
         self._log = log.of(shard=shard)
+        self._shards = shards
         self._clock = clock
         self._ending = threading.Event()
         self._ended = self._is_dropped = False
@@ -70,7 +79,7 @@ class Following:
     def _follow(self) -> None:
         was_caught_up = False
         while not self._ending.is_set():
-            pause = STEP_SECONDS
+            pause = STEP_SECONDS * self._shards
             try:
                 if self.follower.step(self._clock()):
                     pause = REST_SECONDS

@@ -363,8 +363,9 @@ class Keeper:
 
     def _took(self, won: bool, asked: float) -> None:
         lease = self.lease
-        if not won or lease.seen is None:  # another one was faster, or the owner lives; look again
+        if not won or lease.seen is None:  # another one was faster, or the owner lives
             self._slot.leave(self)
+            self._call(self._leases.look, self._saw_after)
             return
         lease.taken(asked)
         # The row is this process's already if the answer to an earlier attempt was lost.
@@ -379,6 +380,12 @@ class Keeper:
             still_seconds=round(lease.still, 3),
         )
         self._candidate.taken()
+
+    def _saw_after(self, sight: Sight, asked: float) -> None:
+        """The row was refused: go on, with another shard maybe, once it is another's. Without a change the next tick
+        tries again."""
+        if self._is_void(sight):
+            self._saw(sight, asked)
 
     def _is_void(self, sight: Sight) -> bool:
         """The row has changed since this process tried to take it: that attempt cannot succeed any more, or has."""
