@@ -42,6 +42,22 @@ _SEND: Final = int(Command.SEND)
 # Commands with an answer: their first field is the request.
 _REQUESTS = frozenset(n for n, spec in COMMANDS.items() if spec.fields and spec.fields[0].name == "request")
 
+#: Requests that open something, with the place of its address, 0 for none; and the errors that count as a refusal.
+_OPENS = {
+    number: next((place for place, field in enumerate(COMMANDS[number].fields, 1) if field.name == "destination"), 0)
+    for number in (
+        Command.OPEN_CONSUMER, Command.BROWSE, Command.DECLARE, Command.OPEN_TAP, Command.CREATE_TEMPORARY,
+        Command.OPEN_SESSION,
+    )
+}  # fmt: skip
+_REFUSALS = frozenset(
+    {ErrorCode.RESOURCE_ALLOCATION, ErrorCode.SECURITY, ErrorCode.INVALID_DESTINATION, ErrorCode.INVALID_SELECTOR,
+     ErrorCode.SUBSCRIPTION_IN_USE}
+)  # fmt: skip
+
+#: Characters of an address that are kept of what was refused: a client may name anything.
+_MOST_ADDRESS: Final = 300
+
 #: Sends of small NON_PERSISTENT messages whose confirm may wait: far below the window of any client.
 LAZY_CONFIRMS: Final = 64
 
@@ -537,17 +553,20 @@ class Peer:
         if session.confirm(sequence):
             self.out.confirm(session.id, sequence)
 
-    def count_refusal(self, error: SieveError, address: str = "", reason: str = "", messages: int = 1) -> None:
+    def count_refusal(
+        self, error: SieveError, address: str = "", reason: str = "", messages: int = 1, *, opens: bool = False
+    ) -> None:
         """A send, a COMMIT or another request is refused.
 
         Args:
             address: where it was sent to; what the error says if not given.
             reason: likewise.
             messages: how many.
+            opens: the request opens something.
         """
         self.tally.refuse(messages)
-        namespace = self.namespace.name
-        refusal = Refusal(namespace, address or destination_of(error), reason or reason_of(error), self.name)
+        address = (address or destination_of(error))[:_MOST_ADDRESS]
+        refusal = Refusal(self.namespace.name, address, reason or reason_of(error), self.name, opens)
         self.services.tallies.refuse(refusal, self.services.now(), self.member.id, messages)
 
     def count_transaction(self, committed: bool, refused: bool = False) -> None:
@@ -673,7 +692,12 @@ class Peer:
     def refuse(self, command: CommandTuple, error: SieveError, now: int) -> bool:
         """Answer a request with an error. True if the connection goes on."""
         request = command[1] if command[0] in _REQUESTS else 0
-        if error.code is ErrorCode.RESOURCE_ALLOCATION and self.member.id:
+        place = _OPENS.get(command[0])
+        if not self.member.id:
+            pass  # a sign-in, which has counts of its own
+        elif place is not None and error.code in _REFUSALS:
+            self.count_refusal(error, command[place] if place else "", opens=True)
+        elif error.code is ErrorCode.RESOURCE_ALLOCATION:
             self.count_refusal(error)
         if not request or error.code.fatal:
             self.fail(error, now)

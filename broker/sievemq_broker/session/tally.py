@@ -45,12 +45,14 @@ class Refusal(NamedTuple):
         destination: the address; empty where there is none.
         reason: the name of the limit, such as ``max_messages``; or of the error, such as ``security``.
         client: its client id, or its user, or the host where it is.
+        opens: it was a consumer, a browser or something else to be opened; otherwise messages.
     """
 
     namespace: str
     destination: str
     reason: str
     client: str
+    opens: bool = False
 
 
 class RolledBack(NamedTuple):
@@ -65,15 +67,16 @@ class Tallies:
 
     Attributes:
         total: as of one client.
-        reasons: refused ones by reason.
+        reasons, opens: refused messages, and what was not opened, by reason.
         refusals, rollbacks: the latest.
     """
 
-    __slots__ = ("reasons", "refusals", "rollbacks", "total")
+    __slots__ = ("opens", "reasons", "refusals", "rollbacks", "total")
 
     def __init__(self) -> None:
         self.total = Tally()
         self.reasons: dict[str, int] = {}
+        self.opens: dict[str, int] = {}
         self.refusals: Recent[Refusal] = Recent()
         self.rollbacks: Recent[RolledBack] = Recent()
 
@@ -85,7 +88,8 @@ class Tallies:
             connection: its id; empty for a caller of the management port.
         """
         self.total.refuse(messages)
-        self.reasons[refusal.reason] = self.reasons.get(refusal.reason, 0) + messages
+        counts = self.opens if refusal.opens else self.reasons
+        counts[refusal.reason] = counts.get(refusal.reason, 0) + messages
         self.refusals.note(refusal, now, connection, messages)
 
     def clock_jumped(self, by: int) -> None:

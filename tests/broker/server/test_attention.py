@@ -406,6 +406,16 @@ def test_refused_sends_are_found_with_the_clients_that_send_most() -> None:
     assert world.after()["sends_refused"].amount == 1
 
 
+def test_what_is_not_opened_is_found_apart() -> None:
+    world = World()
+    world.send(1)
+    refuse(world, "a")
+    world.tallies.refuse(Refusal("test", "queue:q", "security", "a", opens=True), world.clock.time, "a")
+    found = world.after()
+    assert found["opens_refused"].text == "refused: 1 open request; security, to a (1)"
+    assert found["sends_refused"].text == "refused: 1 message; max_messages, to a (1)"
+
+
 def test_sends_refused_at_a_destination_that_does_not_exist_are_found_with_its_name() -> None:
     world = World()
     world.tallies.refuse(Refusal("test", "queue:payments", "security", "a"), world.clock.time, "a", 3)

@@ -12,9 +12,9 @@ from sievemq_broker.session.rights import Grant, Rights, Verb
 from sievemq_broker.session.tally import Refusal, RolledBack
 from sievemq_core.wire.commands import Command
 
-from ..protocols.amqp import Amqp, message
+from ..protocols.amqp import Amqp, message, selector
 from ..protocols.stomp import Stomp
-from .harness import START, TRANSACTED, Client, World
+from .harness import START, TRANSACTED, Client, World, open_consumer
 
 
 def limited(at_limit: str, **limits: int) -> World:
@@ -33,7 +33,7 @@ def refusals(world: World) -> dict[tuple[str, str, str], int]:
     """Refused ones by address, reason and client."""
     latest = world.services.tallies.refusals.latest()
     assert {of.namespace for of, _ in latest} <= {"default"}
-    return {of[1:]: happened.count for of, happened in latest}
+    return {of[1:4]: happened.count for of, happened in latest}
 
 
 def test_refused_sends_are_counted_by_limit_and_client() -> None:
@@ -89,6 +89,30 @@ def test_a_request_beyond_a_limit_is_counted() -> None:
     client.refused(Command.OPEN_SESSION, 99, 1)
     client.refused(Command.OPEN_SESSION, 1, 9)  # no limit
     assert refusals(world) == {("", "max_sessions", "c"): 1}
+
+
+def test_what_is_not_opened_is_counted_apart() -> None:
+    world = World()
+    world.services.users = {"ann": "secret"}
+    world.services.rights = {"ann": Rights([Grant(frozenset({Verb.CONSUME}), "queue:mine")])}
+    client = world.client(user="ann", password="secret")
+    session = client.session()
+    for request in (
+        open_consumer(session, 5, "queue:other"),
+        open_consumer(session, 5, "queue:mine", selector="a AND"),
+        (Command.BROWSE, "queue:other", None, None, None, 10),
+        (Command.DECLARE, "queue:" + "x" * 400),
+        open_consumer(99, 5, "queue:mine"),  # a mistake of its program
+    ):
+        client.refused(*(request if type(request) is tuple else (request,)))
+    assert refusals(world) == {
+        ("queue:other", "security", "ann"): 2,
+        ("queue:mine", "invalid_selector", "ann"): 1,
+        (f"queue:{'x' * 294}", "security", "ann"): 1,
+    }
+    tallies = world.services.tallies
+    assert (tallies.opens, tallies.reasons) == ({"security": 3, "invalid_selector": 1}, {})
+    assert all(of.opens for of, _ in tallies.refusals.latest())
 
 
 def test_a_withdrawn_send_and_commit_are_counted() -> None:
@@ -190,9 +214,13 @@ def test_clients_of_other_protocols_are_counted_as_well() -> None:
     stomp.say("ABORT", transaction="t")
     assert (tallies.total.committed, tallies.total.rolled_back) == (1, 2)
     stomp.say("SEND", b"x", destination="q")
+    amqp.receiver("wrong", filter=selector("a AND"))
+    Stomp(world, login="ann").say("SUBSCRIBE", id="1", destination="wrong", selector="a AND")
     assert [of[1:] for of, _ in tallies.refusals.latest()] == [
-        ("queue:q", "max_messages", "ann"),
-        ("queue:q", "max_messages", amqp.broker.peer.name),
+        ("queue:wrong", "invalid_selector", "ann", True),
+        ("queue:wrong", "invalid_selector", amqp.broker.peer.name, True),
+        ("queue:q", "max_messages", "ann", False),
+        ("queue:q", "max_messages", amqp.broker.peer.name, False),
     ]
 
 

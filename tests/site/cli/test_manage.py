@@ -392,8 +392,8 @@ def test_what_was_refused(sievemq: Sievemq, broker: EmbeddedBroker, context: JMS
     (row,) = map(json.loads, sievemq("connection", "refused", "--json").lines)
     assert (row["client"], row["count"]) == ("flooder", 5)
     shown = sievemq("connection", "refused").lines[1].split("\t")
-    assert shown[:4] == ["flooder", "queue:orders", "max_messages", "5"]
-    assert shown[4].endswith("s ago")
+    assert shown[:5] == ["flooder", "queue:orders", "send", "max_messages", "5"]
+    assert shown[5].endswith("s ago")
 
 
 def test_how_long_a_message_waits(sievemq: Sievemq, broker: EmbeddedBroker, context: JMSContext) -> None:

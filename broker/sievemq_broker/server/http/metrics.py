@@ -357,11 +357,17 @@ class BrokerCollector(Collector):
 
     def _tallies(self) -> Iterator[Metric]:
         tallies = self._server.shard.services.tallies
-        what = "Messages of refused sends and commits, and requests that a limit has refused, by limit or error."
+        what = "Messages of refused sends and commits, by limit or error."
         refused = CounterMetricFamily("sievemq_refused", what, labels=["reason"])
         for reason, number in {**_NOT_REFUSED, **tallies.reasons}.items():
             refused.add_metric([reason], number)
         yield refused
+        opens = CounterMetricFamily(
+            "sievemq_opens_refused", "Consumers, browsers and others that were not opened.", labels=["reason"]
+        )
+        for reason, number in {"security": 0, **tallies.opens}.items():
+            opens.add_metric([reason], number)
+        yield opens
         total = tallies.total
         ended = CounterMetricFamily(
             "sievemq_transactions", "Transactions with a message that ended.", labels=["outcome"]

@@ -330,20 +330,21 @@ class Attention:
     def _look_at_tallies(self, found: _Found, now: int) -> None:
         """Find what was refused to clients lately, and what they roll back."""
         thresholds, since = self.thresholds, now - self.thresholds.quiet_seconds * 1000
-        refused: dict[tuple[str, str, str], list[tuple[Refusal, Happened]]] = {}
+        refused: dict[tuple[Rule, str, str, str], list[tuple[Refusal, Happened]]] = {}
         for refusal, happened in self._tallies.refusals.since(since) if thresholds.refused_sends else ():
             space = self._broker.namespaces.get(refusal.namespace)
             exists = space is not None and refusal.destination in space.destinations
-            key = refusal.namespace, refusal.destination if exists else "", refusal.reason
+            rule = rules.OPENS_REFUSED if refusal.opens else rules.SENDS_REFUSED
+            key = rule, refusal.namespace, refusal.destination if exists else "", refusal.reason
             refused.setdefault(key, []).append((refusal, happened))
-        for (namespace, address, reason), of in refused.items():
+        for (rule, namespace, address, reason), of in refused.items():
             total = sum(happened.count for _, happened in of)
             if total < thresholds.refused_sends:
                 continue
             space = self._broker.namespaces.get(namespace)
             most = max(of, key=lambda item: item[1].count)[1]
             found.add(
-                rules.SENDS_REFUSED,
+                rule,
                 (namespace, address, reason),
                 now,
                 total,

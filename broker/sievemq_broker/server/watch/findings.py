@@ -77,6 +77,13 @@ SENDS_REFUSED: Final = Rule(
     "refused: {amount}; {detail}",
     "Make room, raise the limit that is named, or grant the right (security); or correct the client.",
 )
+OPENS_REFUSED: Final = Rule(
+    "opens_refused",
+    WARNING,
+    "refused: {amount}; {detail}",
+    "Grant the right (security), raise the limit that is named, or correct the client.",
+    "open request",
+)
 CONSUMER_STUCK: Final = Rule(
     "consumer_stuck",
     WARNING,
@@ -203,6 +210,7 @@ RANKED: Final = (
     NO_OWNER,
     SENDERS_BLOCKED,
     SENDS_REFUSED,
+    OPENS_REFUSED,
     CONSUMER_STUCK,
     NO_CONSUMER,
     CLIENT_SLOW,

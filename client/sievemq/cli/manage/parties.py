@@ -63,6 +63,7 @@ _CONNECTIONS: Columns = {
 _REFUSED: Columns = {
     "client": lambda row: row["client"],
     "where": lambda row: row["address"] or "",
+    "what": lambda row: "open" if row["opens"] else "send",
     "reason": lambda row: row["reason"],
     "times": number("count"),
     "last": lambda row: f"{span(row['ago'])} ago",
@@ -181,7 +182,7 @@ def list_connections(
 @connection.command("refused")
 @grouped
 def list_refused(port: Port, *, as_json: LinesOption = False) -> None:
-    """List what the broker has refused lately, by client: refused sends, requests beyond a limit."""
+    """List what the broker has refused lately, by client: sends, and what was to be opened."""
     api = port.api()
     rows = api.get("/refusals")["refused"]
     if not as_json:

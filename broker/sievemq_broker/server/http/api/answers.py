@@ -359,7 +359,8 @@ class Refused(Answer, kw_only=True):
     ]
     client: Annotated[str, Meta(description="Client id; or the user, or the host, of a client that has none.")]
     connection: Annotated[str | None, Meta(description="Its latest connection; null for the management port.")]
-    count: Annotated[int, Meta(description="Messages of refused sends and commits, and other refused requests.")]
+    opens: Annotated[bool, Meta(description="Consumers, browsers and others were not opened; false: messages.")]
+    count: Annotated[int, Meta(description="Messages of refused sends and commits, or other refused requests.")]
     first: int
     last: int
 

@@ -31,6 +31,7 @@ async def list_refusals(call: Call[Any, Any]) -> answers.Refusals:
                 reason=of.reason,
                 client=of.client,
                 connection=happened.connection or None,
+                opens=of.opens,
                 count=happened.count,
                 first=happened.first,
                 last=happened.last,

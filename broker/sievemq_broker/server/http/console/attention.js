@@ -13,6 +13,7 @@ const BADGES = {
   consumer_stuck: ["stuck consumer", "bad"],
   no_consumer: ["no consumer", "bad"],
   sends_refused: ["refuses sends", "bad"],
+  opens_refused: ["refuses consumers", "bad"],
   rollbacks: ["rolls back", "warn"],
   growing: ["growing", "warn"],
   dead_letters: ["new dead letters", "warn"],

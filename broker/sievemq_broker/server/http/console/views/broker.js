@@ -12,7 +12,7 @@ export default function broker({ namespace }) {
   const counts = h("div");
   const refused = list("Refused sends and requests", "Nothing was refused.", [
     ["Where", (row) => (row.address ? destinationLink(row.namespace, row.address) : row.namespace)],
-    ["Reason", (row) => h("code", row.reason)],
+    ["Reason", (row) => h("code", `${row.opens ? "open: " : ""}${row.reason}`)],
   ]);
   const rolledBack = list("Clients that rolled back", "No client has rolled back.", [
     ["Namespace", (row) => row.namespace],
