@@ -21,7 +21,7 @@ from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.journal import CHANGED
-from sievemq_broker.domain.store import AbandonedError, HistoryStore, Store, StoreError
+from sievemq_broker.domain.store import AbandonedError, AwayError, HistoryStore, Store, StoreError
 from sievemq_broker.domain.work import Job
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.live_settings import LiveSettings
@@ -168,9 +168,11 @@ class Shard:
                 *(source, token, broker, self.incarnation, now, self._wanted, follower),
                 self._restore_settings,
             )
-        except AbandonedError:
+        except StoreError as error:
             if self.failure is not None:
                 raise self.failure from None
+            if keeper is not None and not isinstance(error, AbandonedError | AwayError):
+                keeper.fail()  # others take it after the lease, and follow the other shards until then
             raise
         # The former owner's clock may have been ahead: time does not go back. One that was set is not waited for.
         ahead = (opened.store.time - self._clock.now()) / 1_000

@@ -586,6 +586,22 @@ async def test_a_process_ends_if_it_can_follow_no_shard(worlds: dict[str, World]
     assert await asyncio.wait_for(process._serve(server, port, asyncio.Event()), DEADLINE) == 1
 
 
+async def test_a_damaged_shard_does_not_keep_processes_from_the_others(worlds: dict[str, World]) -> None:
+    """Each process looks at it first."""
+    owned(worlds["c"])
+    settings = load({"port": 0, "http": False, **LONG}, {}).settings
+    codes = []
+    for _ in range(2):
+        accesses = {name: Access(world) for name, world in worlds.items()}
+        accesses["a"].before_reading = damaged
+        stopping = asyncio.Event()
+        server = Server(settings, sources=accesses)
+        server.when_serving(stopping.set)
+        codes.append(await asyncio.wait_for(process._serve(server, process.bind(server), stopping), DEADLINE))
+    assert codes == [1, 0]
+    assert server.shard.name == "b"
+
+
 def test_a_broker_that_shares_no_store_asks_for_nothing() -> None:
     server = Server(load({}, {}).settings)
     assert (server.keepers, server.shard_warnings, server.is_shared) == ({}, [], False)
