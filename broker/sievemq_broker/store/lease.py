@@ -90,6 +90,7 @@ class Owner(NamedTuple):
             there is none.
         settings: of its domain, in a canonical form: a follower compares its own.
         http_url: of its management port, for people and commands; "" if that is not known.
+        ports: that one protocol has for itself, by protocol, as JSON; "" for none.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Owner(NamedTuple):
     address: str
     settings: str
     http_url: str = ""
+    ports: str = ""
 
 
 class Sight(NamedTuple):

@@ -46,7 +46,7 @@ _FOLLOWERS: Final = (
 _SILENT_SECONDS: Final = 10.0
 
 #: What an owner has written about itself, as :class:`Owner`.
-_OWNER: Final = "l.name, l.url, l.address, l.settings, l.http_url"
+_OWNER: Final = "l.name, l.url, l.address, l.settings, l.http_url, l.ports"
 
 _LOOK: Final = (
     f"SELECT l.token, l.beat, l.released, l.heir, h.epoch, {_OWNER}, "  # noqa: S608
@@ -69,8 +69,8 @@ _BEAT: Final = (
 
 _TAKE: Final = (
     "UPDATE sievemq.lease SET token = %(token)s, beat = beat + 1, released = false, name = %(name)s, url = %(url)s, "
-    "address = %(address)s, settings = %(settings)s, http_url = %(http_url)s, backend = 0, heir = '' "
-    "WHERE shard = %(shard)s "
+    "address = %(address)s, settings = %(settings)s, http_url = %(http_url)s, ports = %(ports)s, backend = 0, "
+    "heir = '' WHERE shard = %(shard)s "
     "AND (token = %(token)s OR token = %(seen)s AND beat = %(beat)s AND released = %(released)s)"
 )
 

@@ -8,6 +8,8 @@
     state       per shard and id: the outcome of them; only where the batch's row says something else
     definition  per shard, kind and key: value
     history     per shard, kind and id: a row of what has happened, as JSON. Not part of a write
+    namespace   per name: the shard that has it. The row of a new one is made before its first client is welcomed
+    placement   patterns in their order: the shard of a new namespace that one fits
 
 The bytes of batches, states and definitions are those of the embedded store. Kinds and keys are bytes: text in
 PostgreSQL has no NUL and no lone surrogates.
@@ -106,7 +108,7 @@ CREATE TABLE sievemq.head (
 CREATE TABLE sievemq.lease (
     shard text PRIMARY KEY, token text NOT NULL, beat bigint NOT NULL, released boolean NOT NULL,
     name text NOT NULL, url text NOT NULL, address text NOT NULL, settings text NOT NULL, backend integer NOT NULL,
-    heir text NOT NULL DEFAULT '', http_url text NOT NULL DEFAULT ''
+    heir text NOT NULL DEFAULT '', http_url text NOT NULL DEFAULT '', ports text NOT NULL DEFAULT ''
 ) WITH (fillfactor = 50);
 CREATE TABLE sievemq.written (
     shard text, n bigint, next_batch bigint NOT NULL, time bigint NOT NULL, PRIMARY KEY (shard, n)
@@ -124,6 +126,9 @@ CREATE TABLE sievemq.definition (
 CREATE TABLE sievemq.history (
     shard text, kind text, id bigint, data text NOT NULL, PRIMARY KEY (shard, kind, id)
 );
+CREATE TABLE sievemq.namespace (name bytea PRIMARY KEY, shard text NOT NULL);
+CREATE INDEX namespace_of_shard ON sievemq.namespace (shard);
+CREATE TABLE sievemq.placement (position integer PRIMARY KEY, pattern bytea NOT NULL UNIQUE, shard text NOT NULL);
 INSERT INTO sievemq.format VALUES ({FORMAT}, {FORMAT}, gen_random_uuid()::text)
 """  # noqa: S608
 

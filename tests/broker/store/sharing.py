@@ -24,6 +24,7 @@ from sievemq_broker.store.lease import FOLLOWING, Leases, Owner, Sight
 from sievemq_core.wire.commands import Command
 
 from .following import Reading, SharedTables, TableStore
+from .placing import DictPlaces, Tables
 
 #: Seconds that a test waits for what must happen.
 DEADLINE = 30.0
@@ -36,7 +37,13 @@ RARE = {"beat_seconds": 3_600.0, "lease_seconds": 14_400.0}
 
 
 class World:
-    """The database."""
+    """The part of the database that one shard has.
+
+    Attributes:
+        cluster: of the shards that :class:`Cluster` gathers.
+    """
+
+    cluster: Cluster | None = None
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -58,6 +65,27 @@ class World:
     def seize(self) -> None:
         """Another process takes the shard, whatever its owner thinks."""
         self.set(token="another", epoch=self.sight.epoch + 1, beat=0, owner=None)
+
+
+class Cluster(Tables):
+    """The tables of several shards, whose owners are those that have taken them.
+
+    Args:
+        names: of the shards.
+    """
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.worlds = {name: World() for name in names}
+        for world in self.worlds.values():
+            world.cluster = self
+
+    def shards(self) -> list[str]:
+        return sorted(self.worlds)
+
+    def owner(self, shard: str) -> tuple[str, Owner | None]:
+        sight = self.worlds[shard].sight
+        return sight.token, None if sight.released else sight.owner
 
 
 class Access:
@@ -89,6 +117,10 @@ class Access:
 
     def leases(self) -> Leases:
         return Row(self)
+
+    def places(self) -> DictPlaces:
+        assert self.world.cluster is not None
+        return DictPlaces(self.world.cluster)
 
     def follower(self, limit: int) -> Follower:
         return Follower(SharedTables(self.world.data.tables, self.world.lock, self.check), limit)

@@ -16,6 +16,7 @@ from sievemq_broker.store import open_store
 from sievemq_broker.store.follower import Follower
 from sievemq_broker.store.history import FileHistory
 from sievemq_broker.store.lease import Leases
+from sievemq_broker.store.places import Places
 
 
 class Source(Protocol):
@@ -34,6 +35,9 @@ class Source(Protocol):
         Args:
             limit: bytes that they may take; 0 for no limit.
         """
+
+    def places(self) -> Places:
+        """Which shard has a namespace; only if it is shared."""
 
     def open(
         self, token: str, incarnation: str, is_wanted: Callable[[], bool], follower: Follower | None = None
@@ -71,6 +75,9 @@ class Directory:
     def follower(self, limit: int) -> Follower:
         raise NotImplementedError
 
+    def places(self) -> Places:
+        raise NotImplementedError
+
     def open(
         self, token: str, incarnation: str, is_wanted: Callable[[], bool], follower: Follower | None = None
     ) -> Store:
@@ -105,6 +112,11 @@ class Shared:
         from sievemq_broker.store.postgres_follower import PostgresListing
 
         return Follower(PostgresListing(self._url, self._shard, timeout=self._lease / 2), limit)
+
+    def places(self) -> Places:
+        from sievemq_broker.store.postgres_placement import PostgresPlaces
+
+        return PostgresPlaces(self._url, timeout=self._lease / 2)
 
     def open(
         self, token: str, incarnation: str, is_wanted: Callable[[], bool], follower: Follower | None = None

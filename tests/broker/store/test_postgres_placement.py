@@ -1,0 +1,156 @@
+"""The table of namespaces in PostgreSQL: one shard has a name, whatever is asked at once or lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.postgres import Database
+
+from sievemq_broker.domain.journal import NAMESPACE
+from sievemq_broker.domain.store import AwayError, FencedError, StoreError
+from sievemq_broker.store.lease import Owner
+
+psycopg = pytest.importorskip("psycopg", reason="needs psycopg: the extra postgres")
+
+from sievemq_broker.store.blob import pack_value  # noqa: E402
+from sievemq_broker.store.postgres_leases import PostgresLeases  # noqa: E402
+from sievemq_broker.store.postgres_placement import PostgresPlaces  # noqa: E402
+from sievemq_broker.store.postgres_tables import STATEMENTS  # noqa: E402
+
+OWNER = Owner("host 1", "sievemq://me:7672", "", "", "http://me:7680", '{"amqp": 5672}')
+
+
+class World:
+    """Shards and names of one test, in a database of all."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.a, self.b = sorted((database.shard(), database.shard()))
+        self._open: list[Any] = []
+
+    def places(self) -> PostgresPlaces:
+        places = PostgresPlaces(self.database.url, timeout=20)
+        self._open.append(places)
+        return places
+
+    def own(self, shard: str, token: str) -> None:
+        leases = PostgresLeases(self.database.url, shard, timeout=20)
+        self._open.append(leases)
+        assert leases.take(leases.look(), token, OWNER)
+
+    def name(self, name: str) -> str:
+        return f"{self.a} {name}"
+
+    def close(self) -> None:
+        for each in self._open:
+            each.close()
+
+
+@pytest.fixture
+def world(database: Database) -> Iterator[World]:
+    world = World(database)
+    yield world
+    world.close()
+
+
+def together(*calls: Callable[[], object]) -> list[object]:
+    found: list[object] = [None] * len(calls)
+
+    def call(at: int) -> None:
+        found[at] = calls[at]()
+
+    threads = [threading.Thread(target=call, args=(at,)) for at in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def test_two_brokers_that_claim_names_at_once_agree(world: World) -> None:
+    first, second = world.places(), world.places()
+    names = [world.name(f"{n}\0\ud800") for n in range(20)]
+    one, other = together(
+        lambda: first.claim(dict.fromkeys(names, world.a)), lambda: second.claim(dict.fromkeys(names, world.b))
+    )
+    assert one == other == first.find([*names, world.name("nowhere")])
+    assert one == first.claim(dict.fromkeys(names, world.b))
+    assert sorted([*first.names(world.a), *first.names(world.b)]) == sorted(names)
+    assert first.all_names().items() >= first.find(names).items()
+
+
+def test_the_owner_moves_a_name_and_a_superseded_one_does_not(world: World) -> None:
+    places, name = world.places(), world.name("space")
+    world.own(world.a, "first")
+    places.claim({name: world.a})
+    assert places.move(name, world.a, "first", world.b) == world.b
+    assert places.move(name, world.a, "first", "c") == world.b
+    places.claim({world.name("other"): world.a})
+    world.database.take(world.a, "second")
+    with pytest.raises(FencedError):
+        places.move(world.name("other"), world.a, "first", world.b)
+    assert places.find([world.name("other")]) == {world.name("other"): world.a}
+
+
+def test_a_move_waits_for_one_that_was_given_up(world: World) -> None:
+    """Its COMMIT may still arrive. Until then the lock of the head keeps the next one out, which is tried again."""
+    places, name = world.places(), world.name("space")
+    world.own(world.a, "token")
+    places.claim({name: world.a})
+    with psycopg.connect(world.database.url) as given_up:
+        given_up.execute("SELECT 1 FROM sievemq.head WHERE shard = %s FOR UPDATE", (world.a,))
+        given_up.execute("UPDATE sievemq.namespace SET shard = %s WHERE name = %s", (world.b, name.encode()))
+        with pytest.raises(AwayError):
+            places.move(name, world.a, "token", "c")
+    assert places.move(name, world.a, "token", "c") == world.b
+
+
+def test_names_of_before_the_cluster_are_found_in_the_stores(world: World) -> None:
+    places, name = world.places(), world.name("old")
+    key = pack_value(b"", (name,))[4:]
+    statement = "INSERT INTO sievemq.definition VALUES (%s, %s, %s, '')"
+    with psycopg.connect(world.database.url) as connection:
+        connection.execute(statement, (world.b, NAMESPACE.encode(), key))
+    assert places.stored([name, world.name("new")], [world.b, world.a]) == {name: world.b}
+    assert places.stored([name], [world.a]) == {}
+
+
+def test_patterns_keep_their_order(world: World) -> None:
+    places, pattern = world.places(), world.name("*")
+
+    def add(number: int) -> None:
+        try:
+            world.places().set_pattern(f"{pattern}{number}", world.a)
+        except AwayError:  # on a busy machine the lock of another one lasts too long
+            add(number)
+
+    together(*(partial(add, number) for number in range(3)))
+    before = [each for each in places.patterns() if each[0].startswith(pattern)]
+    assert len(before) == 3
+    places.set_pattern(before[0][0], world.b)
+    places.set_pattern(before[1][0], None)
+    after = [each for each in places.patterns() if each[0].startswith(pattern)]
+    assert after == [(before[0][0], world.b), before[2]]
+    for name, _ in after:
+        places.set_pattern(name, None)
+
+
+def test_the_shards_are_listed_with_what_their_owners_show(world: World) -> None:
+    world.own(world.a, "token")
+    found = {sight.shard: sight for sight in world.places().shards()}
+    assert found[world.a].owner == OWNER
+
+
+def test_a_database_without_these_tables_says_what_to_do(world: World) -> None:
+    url = world.database.server.new_database()
+    with psycopg.connect(url) as connection:
+        for statement in STATEMENTS:
+            connection.execute(statement)
+        connection.execute("DROP TABLE sievemq.placement")
+    places = PostgresPlaces(url, timeout=20)
+    with pytest.raises(StoreError, match=r"no tables for several shards .* `sievemq store migrate`"):
+        places.names("a")
