@@ -74,6 +74,8 @@ class ErrorCode(IntEnum):
     TOO_MANY_CONNECTIONS = 39
     CLOSED_BY_ADMINISTRATOR = 40
     AUTHENTICATION = 41
+    REDIRECT = 42
+    UNAVAILABLE = 43
 
     @property
     def fatal(self) -> bool:
@@ -83,7 +85,17 @@ class ErrorCode(IntEnum):
     def repairable(self) -> bool:
         """True if a connection that ended with this code may be opened again: its commands were correct, and no
         operator closed it."""
-        return self in (ErrorCode.HEARTBEAT_MISSED, ErrorCode.SHUTTING_DOWN, ErrorCode.TOO_MANY_CONNECTIONS)
+        return self in _REPAIRABLE
+
+
+_REPAIRABLE: Final = frozenset(
+    {
+        ErrorCode.HEARTBEAT_MISSED,
+        ErrorCode.SHUTTING_DOWN,
+        ErrorCode.TOO_MANY_CONNECTIONS,
+        ErrorCode.UNAVAILABLE,
+    }
+)
 
 
 class SieveError(Exception):

@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # in memory there is no database
     from sievemq_broker.server.durability.durable import Source
     from sievemq_broker.server.durability.keeper import Keeper
     from sievemq_broker.server.durability.slot import Slot
+    from sievemq_broker.server.placement import Placement
     from sievemq_broker.store.lease import Owner
 
 #: Draining ends after this many seconds without a byte from any client, unless one of them has unsettled work.
@@ -217,6 +218,10 @@ class Server:
         settings, shard = self.settings, self.shard
         self.timers = Timers(loop, self.clock, [shard.broker], self.links, self._look)
         if self.candidates is not None:
+            if settings.shards:
+                (any_of_them, *_) = self.candidates.followed.values()
+                ports = [port.number for port, _ in self._ports.open]
+                shard.join(loop, any_of_them.source.places(), settings.shards, ports)
             await loop.run_in_executor(None, _import_what_serves)
             self._watch_users(loop)  # a follower answers requests
             taken = await self.candidates.take(partial(self._keep, loop, self._describe()))
@@ -285,6 +290,11 @@ class Server:
     def _watch_users(self, loop: asyncio.AbstractEventLoop) -> None:
         self.user_store.watch(loop, self.use_users, partial(self.audit.record, "read_users_file", via="file"))
 
+    @property
+    def placement(self) -> Placement | None:
+        """Where the namespaces of several shards are; None where all are here."""
+        return self.shard.placement
+
     def give_up(self) -> None:
         """Follow or restore no further: have :meth:`start` end soon, in any thread. Without effect once it serves."""
         if self.candidates is not None:
@@ -301,7 +311,8 @@ class Server:
         url = self.settings.advertise or self.url
         name, settings = f"{socket.gethostname()}:{os.getpid()}", shared_rules(self.settings)
         address, http_url, _ = self._pulse
-        return Owner(name, url, address, settings, http_url)
+        own = {protocol: self._ports.speaking(protocol).number for protocol in self.settings.own_ports}
+        return Owner(name, url, address, settings, http_url, json.dumps(own) if own else "")
 
     def _keep(self, loop: asyncio.AbstractEventLoop, owner: Owner, candidate: Candidate, slot: Slot) -> Keeper:
         """The keeper of a shard that this process follows."""

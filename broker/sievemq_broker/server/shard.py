@@ -12,7 +12,7 @@ follows (durability/candidates.py), is known once the process owns it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,12 +32,15 @@ from sievemq_broker.server.watch.selector_times import SelectorTimes
 from sievemq_broker.server.watch.slow_consumers import SlowConsumers
 from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.settings import SessionSettings
+from sievemq_core.counted import counted
 
 if TYPE_CHECKING:  # in memory there is no database
     from sievemq_broker.server.durability.commits import Commits
     from sievemq_broker.server.durability.durable import Opened, Source
     from sievemq_broker.server.durability.following import Following
     from sievemq_broker.server.durability.keeper import Keeper
+    from sievemq_broker.server.placement import Placement
+    from sievemq_broker.store.places import Places
 
 #: Seconds by which the clocks of two owners may differ: each by a second from that of the database.
 AHEAD_SECONDS = 2.0
@@ -67,6 +70,7 @@ class Shard:
         commits: writes to the store; None if there is none.
         keeper: keeps the lease; None if there is none, and before :meth:`own`.
         failure: why it must not be served any more.
+        placement: where namespaces are; None if all are here.
         services: what its connections share; there once it serves.
         namespace_limits, selector_times, slow_consumers: what is watched; there once it serves.
     """
@@ -98,6 +102,7 @@ class Shard:
         self.keeper: Keeper | None = None
         self.name = settings.shard
         self.failure: Exception | None = None
+        self.placement: Placement | None = None
         self._source: Source | None = None
         if settings.data_dir is not None:
             from sievemq_broker.server.durability.durable import Directory  # in memory there is no database
@@ -196,6 +201,8 @@ class Shard:
         )
         self.broker.measure_room(lambda: opened.store.room)
         self.commits.check_room(log_it=False)
+        if self.placement is not None:
+            await self.placement.own(self.name, token, tuple(self.broker.namespaces))
 
     def history(self) -> HistoryStore | None:
         """Where what happens to it is stored; None if it is in memory."""
@@ -218,6 +225,46 @@ class Shard:
 
     def _wanted(self) -> bool:
         return self._is_wanted
+
+    # -- namespaces in several shards -------------------------------------------------------------------------------
+
+    def join(
+        self, loop: asyncio.AbstractEventLoop, places: Places, shards: Sequence[str], ports: Collection[int]
+    ) -> None:
+        """Be one of several shards of a database.
+
+        Args:
+            places: where namespaces are.
+            shards: all of them.
+            ports: of this broker for clients.
+        """
+        from sievemq_broker.server.placement import Placement
+
+        patience = self._settings.handshake_seconds / 2
+        self.placement = Placement(loop, places, shards, self, patience=patience, ports=ports)
+
+    def use_of(self, namespace: str) -> str | None:
+        """What a namespace is used for, for people; None if it is empty and nobody is connected to it."""
+        space = self.broker.namespaces.get(namespace)
+        if space is None:
+            return None
+        connections = self.services.connections.values() if self._serves else ()
+        found = (
+            (sum(connection.namespace is space for connection in connections), "connection", ""),
+            (self.lost.number_in(namespace), "connection that may come back", "connections that may come back"),
+            (len(space.destinations), "destination", ""),
+            (len(space.stages), "staged batch", "staged batches"),
+            (len(space.stages.published), "publisher of batches", "publishers of batches"),
+        )
+        return ", ".join([counted(number, one, many=many) for number, one, many in found if number]) or None
+
+    def drop(self, namespace: str, then: Callable[[], None]) -> None:
+        """Delete an empty namespace, if it is there, and call back when that is stored."""
+        self.broker.delete_namespace(namespace)
+        if self.commits is None:
+            then()
+        else:
+            self.commits.synced().add_done_callback(lambda synced: None if synced.cancelled() else then())
 
     # -- what the keeper reports ------------------------------------------------------------------------------------
 
@@ -275,7 +322,9 @@ class Shard:
             run = f"-{opened.store.epoch}"
             if self.keeper is not None:  # a database that lost the last takeover repeats its number
                 run += f"-{self.keeper.lease.token[:6]}"
-        services = self.services = ServerServices(settings, clock, authenticator, spent, self.broker, self.lost, run)
+        services = self.services = ServerServices(
+            settings, clock, authenticator, spent, self.broker, self.lost, run, self.placement
+        )
         if opened is not None and self.commits is not None:
             from sievemq_broker.server.durability.progress import Progress
 
@@ -344,6 +393,8 @@ class Shard:
                 self._carry()
             written = await self.commits.close()
             self.opened = None
+        if self.placement is not None:
+            self.placement.close()
         keeper, self.keeper = self.keeper, None
         if keeper is not None:
             await asyncio.wait([keeper.close()], timeout=RELEASE_SECONDS)

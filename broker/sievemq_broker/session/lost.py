@@ -193,6 +193,10 @@ class LostConnections:
     def __contains__(self, connection_id: str) -> bool:
         return connection_id in self._by_id
 
+    def number_in(self, namespace: str) -> int:
+        """How many are of this namespace."""
+        return sum([memory.namespace == namespace for memory in self._by_id.values()])
+
     def get(self, connection_id: str) -> Memory | None:
         """The memory of a lost connection; None if there is none. It is kept."""
         return self._by_id.get(connection_id)

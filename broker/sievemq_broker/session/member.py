@@ -76,33 +76,43 @@ class Member:
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 
-    def enter(self, identity: Identity, hello: Hello) -> None:
-        """The client has signed in as this user.
+    @staticmethod
+    def asks_for(identity: Identity, hello: Hello) -> tuple[str, str]:
+        """The namespace that a client asks for which has signed in as this user, and another one that is meant instead,
+        if there is one of that name. Each is empty if there is none, or the user has no right there.
+
+        A client that names none gets the default one, or one with the name of the host.
 
         Raises:
-            AuthenticationError: the user has no right there.
-            SieveError: it is no name of a namespace, or there is no such namespace, and none can be made.
+            AuthenticationError: the user has no right in any.
+            SieveError: it is no name of a namespace.
         """
-        namespace = self._namespace_of(identity, hello)
-        if namespace:
-            check_identifier("a namespace", namespace)
-        if not identity.rights.enters(namespace):
-            raise AuthenticationError(
-                f"user {identity.user!r} has no right in namespace {namespace or 'default'!r}; "
-                "an administrator can grant one"
-            )
+        enters, name, host = identity.rights.enters, hello.wanted, hello.host
+        if name:
+            check_identifier("a namespace", name)
+            instead = ""
+        else:
+            name, instead = "default", host if host and enters(host) else ""
+        if not enters(name):
+            if not instead:
+                raise no_right(identity, name)
+            name = ""
+        return name, instead
+
+    def enter(self, identity: Identity, hello: Hello, namespace: str) -> None:
+        """The client enters a namespace, in which this user has a right.
+
+        Raises:
+            AuthenticationError: the namespace is "": what the client asks for is not there.
+            SieveError: there is no such namespace, and none can be made.
+        """
+        if not namespace:
+            raise no_right(identity, "default")
         self.entitle(identity)
-        self.namespace = self._broker.namespace(namespace or "default")
+        self.namespace = self._broker.namespace(namespace)
         self.agent = harmless(hello.agent[:200])
         self.keep = min(hello.keep, self._services.settings.keep_ms)
         self.attempt = 0 if hello.resume is None else hello.resume.attempt
-
-    def _namespace_of(self, identity: Identity, hello: Hello) -> str:
-        """The name of the namespace; empty for the default one. If the client asks for none, and there is one with the
-        name of the host, that is meant: unless the user has no right there, and so must not learn of it."""
-        host = hello.host
-        named = host in self._broker.namespaces and identity.rights.enters(host)
-        return hello.wanted or (host if named else "")
 
     def begin(self) -> None:
         self.id = self._services.connection_id()
@@ -243,3 +253,10 @@ class Member:
         before = () if self._memory is None else tuple(self._memory.sessions.items())
         sessions = self._sessions.values()
         return (before, *[(s.id, s.sent, s.settled, s.refused and len(s.refused)) for s in sessions])
+
+
+def no_right(identity: Identity, namespace: str) -> AuthenticationError:
+    """The error for a user without any right in a namespace."""
+    return AuthenticationError(
+        f"user {identity.user!r} has no right in namespace {namespace!r}; an administrator can grant one"
+    )

@@ -291,9 +291,9 @@ class Peer:
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 
-    def enter(self, identity: Identity, hello: Hello) -> None:
+    def enter(self, identity: Identity, hello: Hello, namespace: str) -> None:
         """See :meth:`Member.enter`."""
-        self.member.enter(identity, hello)
+        self.member.enter(identity, hello, namespace)
         self.namespace = self.member.namespace
         self.entitle(identity)
 

@@ -271,6 +271,26 @@ class Services(ABC, Generic[ClientT]):
             AuthenticationError: the credentials are not accepted.
         """
 
+    def place(
+        self, peer: ClientT, namespace: str, instead: str, later: Callable[[str | SieveError, int], None]
+    ) -> str | None:
+        """Find the namespace of a client that has signed in.
+
+        Args:
+            namespace: the name; "" if only the other one will do.
+            instead: is meant if there is a namespace of this name.
+            later: called with the result and the time, if it takes a while to find out whether another broker has the
+                namespace; in the same thread.
+
+        Returns:
+            The one of them that is meant, which may not be there yet. None if that takes a while.
+
+        Raises:
+            SieveError: it cannot be entered here; REDIRECT if another broker has it.
+        """
+        broker = self.broker
+        return instead if instead and broker is not None and instead in broker.namespaces else namespace
+
     def not_entitled(self, peer: ClientT, user: str | None) -> None:  # may do nothing
         """A user's credentials are right, and it has no right in the namespace. It may be counted."""
 

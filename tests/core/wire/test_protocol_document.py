@@ -40,6 +40,8 @@ ERRORS = {
     ErrorCode.TOO_MANY_CONNECTIONS: "the broker has as many as it may",
     ErrorCode.CLOSED_BY_ADMINISTRATOR: "somebody closed this connection",
     ErrorCode.AUTHENTICATION: "user or password are not accepted",
+    ErrorCode.REDIRECT: "another broker has the namespace; details have its `url`, and the `shard`",
+    ErrorCode.UNAVAILABLE: "no broker has the namespace now, or it cannot be found out; try again",
 }
 
 

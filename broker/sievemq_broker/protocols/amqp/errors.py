@@ -32,6 +32,8 @@ _CONDITIONS: Final = {
     ErrorCode.TOO_MANY_CONNECTIONS: "amqp:resource-limit-exceeded",
     ErrorCode.CLOSED_BY_ADMINISTRATOR: "amqp:connection:forced",
     ErrorCode.AUTHENTICATION: "amqp:unauthorized-access",
+    ErrorCode.REDIRECT: "amqp:connection:redirect",
+    ErrorCode.UNAVAILABLE: "amqp:connection:forced",
 }
 
 

@@ -91,6 +91,8 @@ _STATUS = {
     ErrorCode.MALFORMED_FRAME: 422,
     ErrorCode.AUTHENTICATION: 401,
     ErrorCode.SHUTTING_DOWN: 503,
+    ErrorCode.REDIRECT: 421,
+    ErrorCode.UNAVAILABLE: 503,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
@@ -16,8 +17,12 @@ from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.ports import Services, SignIn
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError, SessionSettings
+from sievemq_core.errors import SieveError
 from sievemq_core.selector import CompiledSelector
 from sievemq_core.selector.cache import MAX_CHARS
+
+if TYPE_CHECKING:  # in memory there is no database
+    from sievemq_broker.server.placement import Placement
 
 log = logs.get("server")
 
@@ -41,6 +46,7 @@ class ServerServices(Services[Peer]):
         authenticator: knows the users that may connect.
         spent: True once a client has had its time in this turn of the loop.
         run: which run of a broker that keeps its name this is.
+        placement: where namespaces are; None if all are here.
     """
 
     def __init__(
@@ -52,6 +58,7 @@ class ServerServices(Services[Peer]):
         broker: Broker,
         lost: LostConnections,
         run: str = "",
+        placement: Placement | None = None,
     ) -> None:
         super().__init__(settings)
         self.broker = broker
@@ -63,6 +70,7 @@ class ServerServices(Services[Peer]):
         #: Stores the progress of a client with the next write, where the broker is durable.
         self._on_progress: Callable[[Peer], None] = lambda peer: None
         self._run = run
+        self._placement = placement
         self._last_id = 0
         self._late: set[str] = set()  # connections with a dropped reply that was logged
         self._advised: set[str] = set()  # canonical selectors whose warnings were logged
@@ -98,6 +106,15 @@ class ServerServices(Services[Peer]):
 
         found.add_done_callback(identified)
         return None
+
+    def place(
+        self, peer: Peer, namespace: str, instead: str, later: Callable[[str | SieveError, int], None]
+    ) -> str | None:
+        """See :class:`~sievemq_broker.server.placement.Placement`."""
+        placement = self._placement
+        if placement is None:
+            return super().place(peer, namespace, instead, later)
+        return placement.enter(namespace, instead, peer.out.protocol, peer.port, lambda found: later(found, self.now()))
 
     def scram(self, peer: Peer) -> SignIn | None:
         """A sign-in by SCRAM-SHA-256."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import TypeVar
 
 from sievemq_broker.session.checks import pairs
 from sievemq_broker.session.life import CLOSING
@@ -13,6 +14,8 @@ from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import AuthenticationError
 from sievemq_broker.session.verbs import ClockSeen, Goodbye, Heartbeat, Hello, Ping, SetClientId, Welcome
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, SieveError, shown
+
+_F = TypeVar("_F")
 
 
 def on_hello(peer: Peer, command: Hello, now: int) -> None:
@@ -26,21 +29,21 @@ def on_hello(peer: Peer, command: Hello, now: int) -> None:
     hello = command.without_password()  # it is not needed any more
 
     def later(found: Identity | AuthenticationError, now: int) -> None:
-        if peer.life.state < CLOSING:
-            _identified(peer, found, hello, now)
+        _go_on(peer, hello, found, partial(_welcome, peer, hello), now)
 
     identity = peer.services.authenticate(peer, command.user, command.password, later)
     if identity is not None:
-        _welcome(peer, identity, hello, now)
+        _welcome(peer, hello, identity, now)
 
 
-def _identified(peer: Peer, found: Identity | AuthenticationError, hello: Hello, now: int) -> None:
-    """The result of an authentication that took a while. Never raises: no command of the client is being carried
-    out."""
+def _go_on(peer: Peer, hello: Hello, found: _F | SieveError, act: Callable[[_F, int], None], now: int) -> None:
+    """Something was found out that took a while. Never raises: no command of the client is being carried out."""
+    if peer.life.state >= CLOSING:
+        return
     try:
-        if isinstance(found, AuthenticationError):
+        if isinstance(found, SieveError):
             raise found
-        _welcome(peer, found, hello, now)
+        act(found, now)
     except SieveError as error:
         peer.fail(error, now)
     except Exception as error:  # the broker's own fault: other connections must go on
@@ -48,15 +51,35 @@ def _identified(peer: Peer, found: Identity | AuthenticationError, hello: Hello,
     peer.out.wake()
 
 
-def _welcome(peer: Peer, identity: Identity, hello: Hello, now: int) -> None:
+def _welcome(peer: Peer, hello: Hello, identity: Identity, now: int) -> None:
     """Welcome an authenticated user.
 
     Raises:
         ProtocolError, AuthenticationError: as :func:`on_hello`.
     """
+    services, member = peer.services, peer.member
+
+    def later(found: str | SieveError, now: int) -> None:
+        _go_on(peer, hello, found, partial(_enter, peer, hello, identity), now)
+
     with _fatal():
         try:
-            peer.enter(identity, hello)
+            name, instead = member.asks_for(identity, hello)
+        except AuthenticationError:
+            services.not_entitled(peer, identity.user)
+            raise
+        namespace = services.place(peer, name, instead, later)
+    if namespace is None:
+        member.entitle(identity)  # if the user changes meanwhile, the client has to sign in again
+    else:
+        _enter(peer, hello, identity, namespace, now)
+
+
+def _enter(peer: Peer, hello: Hello, identity: Identity, namespace: str, now: int) -> None:
+    """The namespace is here."""
+    with _fatal():
+        try:
+            peer.enter(identity, hello, namespace)
         except AuthenticationError:
             peer.services.not_entitled(peer, identity.user)
             raise
@@ -74,7 +97,10 @@ def _begin(peer: Peer, hello: Hello, now: int) -> None:
             return
     if client_id is not None and peer.agenda.wait_for_return(peer.namespace.client_ids.holder(client_id), hello, again):
         return
-    memory = None
+    space, memory = peer.namespace, None
+    if peer.broker.namespaces.get(space.name) is not space:  # it was deleted meanwhile
+        _welcome(peer, hello, peer.member.identity, now)
+        return
     with _fatal():
         if resume is None:
             peer.member.begin()
