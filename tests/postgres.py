@@ -108,6 +108,12 @@ class Server:
     def url(self) -> str:
         return f"postgresql://{USER}@/postgres?host={self.folder}"
 
+    @property
+    def pid(self) -> int:
+        """Of the process that all its processes descend from."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start it, and wait until it accepts connections."""
         settings = {

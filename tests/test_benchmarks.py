@@ -464,4 +464,13 @@ def test_the_broker_with_most_destinations_limits_the_rate_of_several() -> None:
     elsewhere, brokers, shared = cores.rates(4, 8, 8, 10_000)
     assert elsewhere == pytest.approx(8 / 4 * 1e6, rel=0.05)  # a core each
     assert (brokers, shared) == (3, pytest.approx(5 / 8 * 1e6))  # five cores are the clients'
-    assert cores.rates(4, 8, 64, 1)[0] == pytest.approx(1 / 4 * 1e6)  # one destination: one broker
+    assert cores.rates(4, 8, 64, 1)[0] == pytest.approx(1 / 4 * 1e6)  # one namespace: one broker
+
+
+def test_a_database_takes_cores_in_proportion_to_the_rate() -> None:
+    kind, *figures = cores.row("W1c", cores.Spent(4, 8, 2))
+    assert kind == "W1c"
+    assert figures[:3] == ["4.0", "8.0", "2.0"]
+    elsewhere, of_database, brokers, shared = map(float, figures[3:7])
+    assert of_database == pytest.approx(elsewhere / 2, abs=0.1)
+    assert (brokers, shared) == (2, 2)
