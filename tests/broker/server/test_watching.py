@@ -29,12 +29,12 @@ OF_PROMETHEUS = {"job", "instance"}
 ELSEWHERE = {
     "sievemq_refused_total": {"reason"},
     "sievemq_sign_ins_total": {"protocol", "port", "outcome"},
-    "sievemq_role": {"role"},
-    "sievemq_lease_seconds": set(),
-    "sievemq_lease_silences_total": set(),
-    "sievemq_lease_beat_seconds_bucket": {"le"},
+    "sievemq_role": {"role", "shard"},
+    "sievemq_lease_seconds": {"shard"},
+    "sievemq_lease_silences_total": {"shard"},
+    "sievemq_lease_beat_seconds_bucket": {"le", "shard"},
     "sievemq_clock_offset_seconds": set(),
-    "sievemq_store_lost_writes_total": set(),
+    "sievemq_store_lost_writes_total": {"shard"},
 }
 
 
