@@ -21,13 +21,13 @@ COMPILED_TESTS := tests/core/test_compiled.py tests/core/wire tests/core/message
 BENCH_PYTHON ?= $(BIN)/python
 export BENCH_PYTHON
 # Folders that Ruff looks at; mypy and import-linter read theirs from pyproject.toml.
-CODE := core client broker testkit pipeline tests benchmarks release examples website hatch_build.py
+CODE := core client broker testkit pipeline tests benchmarks release examples website docker hatch_build.py
 
 # The tests start Python again and again: where no bytecode is kept, each time compiles all of the sources.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test venv lint format fast coverage slow docker alerts image-requirements venv-compiled to-spark to-compile compiled soak kills backups takeovers simulate fuzz \
+.PHONY: help run check test venv lint format fast coverage slow docker alerts chart image-requirements venv-compiled to-spark to-compile compiled soak kills backups takeovers simulate fuzz \
 	release pythons platforms interop kits spark spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots site clean
 
 help: ## list the targets
@@ -109,6 +109,11 @@ alerts: ## check and test the alerts and the dashboard with Prometheus' own tool
 	@.ci/venv dev
 	@.ci/promtool
 	$(PYTEST) tests/broker/server/test_watching.py $(ARGS)
+
+chart: ## check the chart for Kubernetes with helm and Kubernetes' schemas, which are downloaded where they are missing
+	@.ci/venv dev
+	@.ci/chart
+	$(PYTEST) tests/site/packaging/test_chart.py $(ARGS)
 
 image-requirements: ## renew docker/requirements.txt: what the image installs, pinned, with hashes
 	@docker/renew-requirements
