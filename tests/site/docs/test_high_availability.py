@@ -30,7 +30,7 @@ def test_the_commands_of_a_first_pair_run(postgres: Server, tmp_path: Path) -> N
     for port in PORTS[2:]:
         text = re.sub(rf"(--http-port {port} .*\n)", rf"\1{WAIT.format(port)}", text, count=1)
     for port in PORTS:
-        text = text.replace(port, str(_free_port()))
+        text = text.replace(port, str(free_port()))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SIEVEMQ_")}
     environment |= {
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
@@ -46,7 +46,7 @@ def test_the_commands_of_a_first_pair_run(postgres: Server, tmp_path: Path) -> N
     assert "two chairs" in done.stdout, done.stderr
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port

@@ -1,0 +1,60 @@
+"""docs/scaling.md: the commands of a first cluster run, and the table has the figures that its arithmetic gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks import cores
+from tests.postgres import Server
+
+from .test_high_availability import WAIT, free_port
+
+TEXT = (Path(__file__).parents[3] / "docs/scaling.md").read_text(encoding="utf-8")
+PORTS = ("7672", "7673", "7674", "7680", "7681", "7682")
+
+
+def test_rates_follow_from_the_processor_time_of_a_message() -> None:
+    rows = re.findall(r"(?m)^\| [^|]+ \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| (.*) \|$", TEXT)
+    assert len(rows) == 4
+    for *spent, others in rows:
+        assert cores.row("", cores.Spent(*map(float, spent)))[4:] == others.split(" | ")
+    one, other = re.findall(r"(\d+\.\d\d) of their sum, and 64 shards\n?\s*(\d+\.\d\d)", TEXT)[0]
+    assert (float(one), float(other)) == tuple(round(cores.balance(number, 64), 2) for number in cores.CORES)
+    of_more = re.findall(r"with 1,000 namespaces (\d+\.\d\d) and (\d+\.\d\d)", TEXT)[0]
+    assert tuple(map(float, of_more)) == tuple(round(cores.balance(number, 1_000), 2) for number in cores.CORES)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_commands_of_a_first_cluster_run(postgres: Server, tmp_path: Path) -> None:
+    command = tmp_path / "sievemq"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from sievemq.cli import main; main()" "$@"\n')
+    command.chmod(0o700)
+    blocks = re.findall(r"^```sh\n(.*?)^```$", TEXT.split("\n## A first cluster\n")[1].split("\n## ")[0], re.M | re.S)
+    text = "\n".join(blocks)
+    roles = "".join(f"curl -s http://127.0.0.1:{port}/activez; echo\n" for port in PORTS[3:])
+    for port in PORTS[3:]:
+        text = re.sub(rf"(--http-port {port} .*\n)", rf"\1{WAIT.format(port)}", text, count=1)
+    text += f'\nuntil [ "$(({roles}) | grep -c owner)" = 2 ]; do sleep 0.1; done\n{roles}'
+    text += "kill $(jobs -p) 2> /dev/null\nwait"
+    for port in PORTS:
+        text = text.replace(port, str(free_port()))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SIEVEMQ_")}
+    environment |= {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "DATABASE": postgres.new_database(),
+        "SIEVEMQ_BEAT_SECONDS": "0.1",
+    }
+    done = subprocess.run(
+        ["timeout", "100", "bash", "-uo", "pipefail", "-c", text],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    said = [json.loads(line) for line in re.findall(r"(?m)^\{.*\}$", done.stdout)]
+    owned = sorted(each["shard"] for each in said if each["role"] == "owner")
+    assert (len(said), owned) == (3, ["a", "b"]), done.stdout + done.stderr
