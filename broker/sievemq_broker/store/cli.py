@@ -118,8 +118,10 @@ def init(
 
     if as_text:
         output.write("".join(f"{statement.strip()};\n" for statement in statements(role)))
-    elif _run(lambda: make_tables(where, role)):
+    elif (lacking := _run(lambda: make_tables(where, role))) is None:
         output.report(f"The tables are made in {without_password(where)}.")
+    elif lacking:
+        output.report(f"The tables are there already, without {', '.join(lacking)}: `sievemq store migrate` adds that.")
     else:
         output.report("The tables are there already.")
 
@@ -131,9 +133,12 @@ def migrate(where: _Store) -> None:
         output.report("A data directory is brought up to date by its broker.")
         return
     _expect_extra()
-    from sievemq_broker.store.postgres_tool import check_format
+    from sievemq_broker.store.postgres_tables import FORMAT
+    from sievemq_broker.store.postgres_tool import migrate as add_tables
 
-    output.report(f"The tables have format {_run(lambda: check_format(where))}, the latest one: nothing was done.")
+    added = _run(lambda: add_tables(where))
+    done = f"added {', '.join(added)}" if added else "nothing was done"
+    output.report(f"The tables have format {FORMAT}, the latest one: {done}.")
 
 
 @store.command()

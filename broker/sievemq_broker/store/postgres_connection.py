@@ -52,7 +52,7 @@ _R = TypeVar("_R")
 _AWAY: Final = ("08", "57", "25", "40", "53300", "55P03")
 _FULL: Final = ("53100", "53200", "58030")
 _DAMAGED: Final = ("XX001", "XX002")
-_NO_TABLES: Final = ("42P01", "3F000", "42883")
+_NO_TABLES: Final = ("42P01", "3F000", "42883", "42703")
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
@@ -229,7 +229,7 @@ def translated(error: Exception, url: str, doing: str) -> Exception:
     if code in _DAMAGED:
         return DamagedError(f"{where} is damaged: {text} ({code})")
     if code in _NO_TABLES:
-        return StoreError(f"{where} lacks tables of SieveMQ: {text}; make them with `sievemq store init`")
+        return StoreError(f"{where} lacks tables of SieveMQ: {text}; make them with `sievemq store init`, or `migrate`")
     return StoreError(f"{where} cannot {doing}: {text} ({code})")
 
 

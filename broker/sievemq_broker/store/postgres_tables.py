@@ -108,7 +108,7 @@ CREATE TABLE sievemq.head (
 CREATE TABLE sievemq.lease (
     shard text PRIMARY KEY, token text NOT NULL, beat bigint NOT NULL, released boolean NOT NULL,
     name text NOT NULL, url text NOT NULL, address text NOT NULL, settings text NOT NULL, backend integer NOT NULL,
-    heir text NOT NULL DEFAULT '', http_url text NOT NULL DEFAULT '', ports text NOT NULL DEFAULT ''
+    heir text NOT NULL DEFAULT ''
 ) WITH (fillfactor = 50);
 CREATE TABLE sievemq.written (
     shard text, n bigint, next_batch bigint NOT NULL, time bigint NOT NULL, PRIMARY KEY (shard, n)
@@ -123,17 +123,30 @@ CREATE TABLE sievemq.state (
 CREATE TABLE sievemq.definition (
     shard text, kind bytea, key bytea, data bytea NOT NULL, PRIMARY KEY (shard, kind, key)
 ) WITH ({", ".join(_short_lived("", "toast."))});
-CREATE TABLE sievemq.history (
-    shard text, kind text, id bigint, data text NOT NULL, PRIMARY KEY (shard, kind, id)
-);
-CREATE TABLE sievemq.namespace (name bytea PRIMARY KEY, shard text NOT NULL);
-CREATE INDEX namespace_of_shard ON sievemq.namespace (shard);
-CREATE TABLE sievemq.placement (position integer PRIMARY KEY, pattern bytea NOT NULL UNIQUE, shard text NOT NULL);
 INSERT INTO sievemq.format VALUES ({FORMAT}, {FORMAT}, gen_random_uuid()::text)
 """  # noqa: S608
 
+#: What was added since, by table, column or index: ``sievemq store migrate`` makes what an older database lacks.
+#: Brokers of both versions can use the tables, so nothing else of them changes.
+ADDED: Final = {
+    "history": (
+        "CREATE TABLE sievemq.history "
+        "(shard text, kind text, id bigint, data text NOT NULL, PRIMARY KEY (shard, kind, id))"
+    ),
+    "lease.http_url": "ALTER TABLE sievemq.lease ADD COLUMN http_url text NOT NULL DEFAULT ''",
+    "lease.ports": "ALTER TABLE sievemq.lease ADD COLUMN ports text NOT NULL DEFAULT ''",
+    "namespace": "CREATE TABLE sievemq.namespace (name bytea PRIMARY KEY, shard text NOT NULL)",
+    "namespace_of_shard": "CREATE INDEX namespace_of_shard ON sievemq.namespace (shard)",
+    "placement": (
+        "CREATE TABLE sievemq.placement "
+        "(position integer PRIMARY KEY, pattern bytea NOT NULL UNIQUE, shard text NOT NULL)"
+    ),
+}
+
 #: What ``sievemq store init`` executes, in one transaction. A broker executes none of it.
-STATEMENTS: Final = ("CREATE SCHEMA sievemq", *[each.strip() for each in _TABLES.split(";\n")], _WRITE.strip())
+STATEMENTS: Final = (
+    "CREATE SCHEMA sievemq", *[each.strip() for each in _TABLES.split(";\n")], *ADDED.values(), _WRITE.strip(),
+)  # fmt: skip
 
 #: Tables whose rows come and go.
 BUSY: Final = ("batch", "state", "definition", "written")

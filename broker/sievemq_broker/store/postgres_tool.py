@@ -9,7 +9,7 @@ from typing import Any, Final
 from sievemq_broker.domain.store import LockedError, StoreError
 from sievemq_broker.store.postgres_connection import check, connect, translated
 from sievemq_broker.store.postgres_rows import PostgresRows, encoded
-from sievemq_broker.store.postgres_tables import FORMAT, PIECE_BYTES, STATEMENTS
+from sievemq_broker.store.postgres_tables import ADDED, FORMAT, PIECE_BYTES, STATEMENTS
 from sievemq_broker.store.rows import Found, Head
 from sievemq_broker.store_url import without_password
 
@@ -27,6 +27,18 @@ _GRANTS: Final = (
     "GRANT USAGE ON SCHEMA sievemq TO {role}",
     "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA sievemq TO {role}",
     "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA sievemq TO {role}",
+)
+
+#: The tables of a database, their columns and indexes.
+_THERE: Final = (
+    "SELECT c.relname, c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid "
+    "WHERE c.relnamespace = to_regnamespace('sievemq') AND c.relkind IN ('r', 'i')"
+)
+
+#: What roles beside the owner may do with the tables.
+_GRANTED: Final = (
+    "SELECT g.privilege_type, CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.grantee)) END "
+    "FROM pg_class c, aclexplode(c.relacl) g WHERE c.oid = 'sievemq.head'::regclass AND g.grantee <> c.relowner"
 )
 
 
@@ -72,6 +84,11 @@ class _Database:
         except Exception as error:
             raise self.translated(error) from error
 
+    def lacks(self) -> list[str]:
+        """What was added to the tables since they were made."""
+        there = {name for row in self.run(_THERE) for name in row}
+        return [name for name in ADDED if name not in there]
+
     @property
     def has_tables(self) -> bool:
         return bool(self.run("SELECT to_regclass('sievemq.format') IS NOT NULL")[0][0])
@@ -90,11 +107,11 @@ def statements(role: str | None = None) -> list[str]:
     return [*STATEMENTS, *(grant.format(role='"' + role.replace('"', '""') + '"') for grant in _GRANTS if role)]
 
 
-def make_tables(url: str, role: str | None = None) -> bool:
+def make_tables(url: str, role: str | None = None) -> list[str] | None:
     """Make the tables.
 
     Returns:
-        False if they were there already.
+        None; if they were there already, what :func:`migrate` would add.
 
     Raises:
         StoreError: they cannot be made.
@@ -103,12 +120,12 @@ def make_tables(url: str, role: str | None = None) -> bool:
     try:
         if database.has_tables:
             database.expect_tables()
-            return False
+            return database.lacks()
         database.run("BEGIN")
         for statement in statements(role):
             database.run(statement)
         database.run("COMMIT")
-        return True
+        return None
     finally:
         database.close()
 
@@ -133,16 +150,29 @@ def finalize(url: str) -> int:
         database.close()
 
 
-def check_format(url: str) -> int:
-    """The format of the tables.
+def migrate(url: str) -> list[str]:
+    """Add what this version has in the tables beside those that there are.
+
+    Returns:
+        What was added.
 
     Raises:
-        StoreError: there are none, or they are newer.
+        StoreError: there are no tables, or they are newer, or they cannot be changed.
     """
     database = _Database(url)
     try:
         database.expect_tables()
-        return FORMAT
+        added = database.lacks()
+        if added:
+            database.run("BEGIN")
+            database.run("SET LOCAL lock_timeout = '5s'")  # a column waits for all who use its table, and they for it
+            for name in added:
+                database.run(ADDED[name])
+            for right, role in database.run(_GRANTED):
+                for table in [name for name in added if ADDED[name].startswith("CREATE TABLE")]:
+                    database.run(f"GRANT {right} ON sievemq.{table} TO {role}")
+            database.run("COMMIT")
+        return added
     finally:
         database.close()
 

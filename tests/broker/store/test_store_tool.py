@@ -12,8 +12,16 @@ from tests.postgres import Database, Server
 from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.store import SqliteStore
+from sievemq_broker.store.postgres_tables import ADDED
 
 from .test_salvage import change, exported, fill, names, run
+
+#: The tables, their columns and what roles may do with them.
+TABLES = (
+    "SELECT c.relname, c.relacl::text, array_agg(a.attname::text ORDER BY a.attname) FROM pg_class c "
+    "JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = 'sievemq'::regnamespace AND c.relkind = 'r' "
+    "AND a.attnum > 0 AND NOT a.attisdropped GROUP BY c.oid ORDER BY 1"
+)
 
 
 @pytest.fixture
@@ -57,6 +65,24 @@ class TestInit:
         with psycopg.connect(empty, autocommit=True) as connection:
             connection.execute('DROP OWNED BY "the ""broker"""')
             connection.execute('DROP ROLE "the ""broker"""')
+
+    def test_an_older_database_gets_what_it_lacks(self, empty: str) -> None:
+        import psycopg
+
+        with psycopg.connect(empty, autocommit=True) as connection:
+            connection.execute("CREATE ROLE older LOGIN")
+            try:
+                connection.execute(run("init", empty, "--print", "--role", "older").output)
+                wanted = connection.execute(TABLES).fetchall()
+                connection.execute("DROP TABLE sievemq.history, sievemq.namespace, sievemq.placement")
+                connection.execute("ALTER TABLE sievemq.lease DROP COLUMN http_url, DROP COLUMN ports")
+                lacking = ", ".join(ADDED)
+                assert f"without {lacking}: `sievemq store migrate` adds that" in run("init", empty).output
+                assert run("migrate", empty).output == (f"The tables have format 1, the latest one: added {lacking}.\n")
+                assert connection.execute(TABLES).fetchall() == wanted
+                assert "nothing was done" in run("migrate", empty).output
+            finally:
+                connection.execute("DROP OWNED BY older; DROP ROLE older")
 
     @pytest.mark.parametrize("command", ["init", "migrate", "finalize", "check", "export"])
     def test_a_database_that_is_away_is_named_without_its_password(self, command: str) -> None:
