@@ -104,8 +104,9 @@ class Terms:
     partly: bool = False
 
 
-def apply_at_start(broker: Broker, settings: Settings, now: int) -> None:
-    """Make what is missing before clients are served. What is refused stays as it was restored, and is logged."""
+def apply_at_start(broker: Broker, settings: Settings, now: int) -> int:
+    """Make what is missing before clients are served; returns how many changes that were. What is refused stays as it
+    was restored, and is logged."""
     definitions = settings.definitions
     assert definitions is not None
     terms = Terms(partly=True)
@@ -118,6 +119,7 @@ def apply_at_start(broker: Broker, settings: Settings, now: int) -> None:
             )
     made = sum(change.made for change in changes)
     log.info("definitions.applied", source=definitions.origin, changes=made, refused=len(changes) - made)
+    return made
 
 
 def check_selectors(definitions: Definitions, dialect: str, now: int, budget: Budget) -> Task[None]:

@@ -241,7 +241,9 @@ class Server:
         if settings.definitions is not None:
             from sievemq_broker.server.definitions import apply_at_start  # most brokers have none
 
-            apply_at_start(shard.broker, settings, self.clock.now())
+            if made := apply_at_start(shard.broker, settings, self.clock.now()):
+                source = settings.definitions.origin
+                self.audit.record("apply_definitions", via="file", touched=made, source=source)
         self._announced = self.clock.offset
         memory = memory_limit(self.settings)
         self.memory = MemoryLimit(memory, shard.broker, self.links, shard.services.flow, loop.call_soon)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.broker.store.sharing import until
 
 from sievemq import ConnectionFactory, DeliveryMode, JMSContext, Queue, Topic
 from sievemq.taps import open_tap
@@ -368,6 +369,12 @@ def test_a_restored_broker_keeps_what_would_be_lost(tmp_path: Path, caplog: pyte
     with caplog.at_level("INFO"), EmbeddedBroker(definitions=changed, data_dir=tmp_path) as broker:
         assert sets(collected(broker)) == sets(parse_definitions(shop(queues=["new", "orders", "queue:a:b"])))
         assert broker.call(lambda b: b.namespace("default").subscriptions.durable[None, "audit"].queue.depth) == 1
+        until(broker, lambda server: len(list(server.audit.before(only="actions"))) == 2)
+        rows = broker.call(lambda _: list(broker.server.audit.before(only="actions")))
+        assert [(row["action"], row["via"], row["touched"]) for row in rows] == [
+            ("apply_definitions", "file", 1),
+            ("apply_definitions", "file", 6),
+        ]
     assert "definitions.refused definition='default/subscription:audit' reason='it holds 1 message'" in caplog.text
     assert "definitions.applied source='definitions' changes=1 refused=1" in caplog.text
 
