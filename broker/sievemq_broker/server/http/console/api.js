@@ -103,12 +103,7 @@ async function call(method, to, { query = {}, body, signal, etag = null, whole =
       : new Unreachable();
   }
   if (response.ok) return answer;
-  const refusal = new Refused(
-    response.status,
-    answer?.error ?? "ERROR",
-    answer?.text ?? `The broker answered ${response.status}.`,
-    answer?.details,
-  );
   if (response.status === 401) dispatchEvent(new CustomEvent("signed-out"));
-  throw refusal;
+  const { error = "ERROR", text = `The broker answered ${response.status}.`, details } = answer ?? {};
+  throw new Refused(response.status, error, text, details);
 }
