@@ -8,9 +8,9 @@ time (`live_settings.py`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sievemq_broker import logs
 from sievemq_broker.config import Settings
@@ -28,6 +28,9 @@ from sievemq_core.counted import counted
 from sievemq_core.errors import RequestError
 from sievemq_core.message.destination import parse_address
 from sievemq_core.selector import CompiledSelector
+
+if TYPE_CHECKING:  # few brokers are part of a cluster
+    from sievemq_broker.server.placement import Placement
 
 CREATE, CHANGE, DELETE = "create", "change", "delete"
 
@@ -104,11 +107,32 @@ class Terms:
     partly: bool = False
 
 
-def apply_at_start(broker: Broker, settings: Settings, now: int) -> int:
+async def without_others(
+    definitions: Definitions, placement: Placement | None, *, claims: bool
+) -> tuple[Definitions, list[str]]:
+    """The part of definitions that concerns this broker's shard.
+
+    Args:
+        placement: of its cluster; None without one.
+        claims: namespaces without a shard get one now.
+
+    Returns:
+        That part, and the names of the namespaces in other shards.
+    """
+    others: dict[str, None] = {}
+    if placement is not None:
+        for name in definitions.namespaces:
+            if not placement.here(name):
+                where = await (placement.claim if claims else placement.find)(name)
+                if where.shard != placement.shard:
+                    others[name] = None
+    ours = {name: wanted for name, wanted in definitions.namespaces.items() if name not in others}
+    return replace(definitions, namespaces=ours), list(others)
+
+
+def apply_at_start(broker: Broker, definitions: Definitions, settings: Settings, now: int) -> int:
     """Make what is missing before clients are served; returns how many changes that were. What is refused stays as it
     was restored, and is logged."""
-    definitions = settings.definitions
-    assert definitions is not None
     terms = Terms(partly=True)
     changes = finish(partial(apply, broker, definitions, settings.dialect, terms), now)
     for change in changes:

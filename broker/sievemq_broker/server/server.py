@@ -239,11 +239,11 @@ class Server:
         self.turn = Turn(loop, settings.busy_poll, self.timers, [] if shard.commits is None else [shard.commits])
         shard.serve(self._session_settings(), self.authenticator, self.turn.spent)
         if settings.definitions is not None:
-            from sievemq_broker.server.definitions import apply_at_start  # most brokers have none
+            from sievemq_broker.server.definitions import apply_at_start, without_others  # most brokers have none
 
-            if made := apply_at_start(shard.broker, settings, self.clock.now()):
-                source = settings.definitions.origin
-                self.audit.record("apply_definitions", via="file", touched=made, source=source)
+            ours, _ = await without_others(settings.definitions, self.placement, claims=True)
+            if made := apply_at_start(shard.broker, ours, settings, self.clock.now()):
+                self.audit.record("apply_definitions", via="file", touched=made, source=ours.origin)
         self._announced = self.clock.offset
         memory = memory_limit(self.settings)
         self.memory = MemoryLimit(memory, shard.broker, self.links, shard.services.flow, loop.call_soon)

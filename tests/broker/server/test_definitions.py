@@ -382,7 +382,8 @@ def test_a_restored_broker_keeps_what_would_be_lost(tmp_path: Path, caplog: pyte
 def test_what_a_limit_does_not_allow_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     full = Broker(DomainSettings(max_destinations=1))
     with caplog.at_level("INFO"):
-        apply_at_start(full, load({"definitions": {"namespaces": {"default": {"queues": ["a", "b"]}}}}).settings, 0)
+        definitions = parse_definitions({"namespaces": {"default": {"queues": ["a", "b"]}}})
+        apply_at_start(full, definitions, load().settings, 0)
     assert list(full.namespace("default").destinations) == ["queue:a"]
     assert (
         "definitions.refused definition='default/queue:b' reason=\"namespace 'default' has 1 destination" in caplog.text

@@ -14,10 +14,15 @@ from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.server import Server
 
 if TYPE_CHECKING:  # in memory there is no database
+    from sievemq_broker.server.placement import Where
     from sievemq_broker.store.lease import Owner
 
 #: Answered by a broker that serves no clients, too: they show that, and no messages.
 _ALWAYS: Final = HEALTH | {"/metrics", "/api/v1/attention"}
+
+#: Answered by a broker of a cluster that owns no shard: from the database, or once it is known where the namespace is
+#: (:func:`expect_here`).
+_OF_CLUSTER: Final = "/api/v1/shards", "/api/v1/namespaces/"
 
 #: Seconds that an answer waits for a disk that does not answer. Then a change is refused if nothing can be written, and
 #: waits on otherwise; all else is sent: an operator must be able to look at a broker whose disk has failed.
@@ -63,13 +68,50 @@ def misdirected(text: str, owner: Owner, details: Mapping[str, object]) -> ApiEr
     return ApiError(421, "REDIRECT", text + where, {**details, "url": owner.http_url or None})
 
 
-def admit(server: Server, path: str) -> None:
-    """Let a request in: any of a broker that serves its shard, else one about the broker itself.
+async def expect_here(server: Server, namespace: str) -> None:
+    """Return if a namespace is in this broker's shard, or nowhere yet.
+
+    Args:
+        namespace: its name. The caller has a right in it, so may learn where it is.
 
     Raises:
-        ApiError: 503.
+        ApiError: 421, it is in the shard of another broker; 503, that has no owner now.
+        RequestError: UNAVAILABLE, the database does not answer.
     """
-    if path not in _ALWAYS and (error := unavailable(server)) is not None:
+    placement = server.placement
+    if placement is None:
+        return
+    if not placement.here(namespace):
+        # The default namespace is there before it is used: then it needs a shard.
+        where = await (placement.claim if namespace == "default" else placement.find)(namespace)
+        if where.is_claimed and where.shard != placement.shard:
+            raise elsewhere(where)
+        if where.is_claimed and not placement.here(namespace):
+            raise ApiError(503, "UNAVAILABLE", f"namespace {namespace!r:.300} is going to another shard; try again")
+    if (error := unavailable(server)) is not None:
+        raise error
+
+
+def elsewhere(where: Where) -> ApiError:
+    """421, or 503 without an owner: a namespace is in the shard of another broker."""
+    text = f"namespace {where.name!r:.300} is in shard {where.shard}"
+    details = {"namespace": where.name[:300], "shard": where.shard}
+    if where.owner is None:
+        text = f"{text}, which no broker owns at present; try again"
+        return ApiError(503, "UNAVAILABLE", text, {**details, "url": None}, {"Retry-After": "1"})
+    return misdirected(text, where.owner, details)
+
+
+def admit(server: Server, path: str) -> None:
+    """Let a request in: any of a broker that serves its shard, else one about the broker itself, or about its cluster.
+
+    Raises:
+        ApiError: 421 or 503.
+    """
+    is_spare = server.placement is not None and server.shard.keeper is None
+    if path in _ALWAYS or (is_spare and path.startswith(_OF_CLUSTER)):
+        return
+    if (error := unavailable(server)) is not None:
         raise error
 
 

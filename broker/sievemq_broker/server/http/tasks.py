@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Final, TypeVar
 
-from sievemq_broker.domain.work import Budget, Make, Task
+from sievemq_broker.domain.work import Budget, Make, Task, finish
 from sievemq_broker.server.http.errors import GoneError
 from sievemq_broker.server.server import Server
 from sievemq_broker.session.peer import Peer
@@ -39,6 +39,8 @@ async def run(broker: Server, make: Make[T]) -> T:
     Raises:
         GoneError: the caller has disconnected; what is done stays done.
     """
+    if not broker.started_at:  # it serves no clients, so has no turns, and nobody waits for one
+        return finish(make, broker.clock.now())
     scheduler, done = broker.shard.broker.scheduler, asyncio.get_running_loop().create_future()
     job = scheduler.start(done, _while_wanted(make, gone.get()), broker.clock.now(), later=True)
     job.then(lambda now: None if done.done() else done.set_result(None))

@@ -464,12 +464,72 @@ class Namespace(Answer, kw_only=True):
     ]
 
 
+class Elsewhere(Answer, kw_only=True):
+    """A namespace in the shard of another broker."""
+
+    name: str
+    shard: str
+    url: Annotated[
+        str | None,
+        Meta(description="URL of its owner's management port; null if that is not known, or there is none."),
+    ]
+
+
 class Namespaces(Answer, kw_only=True):
     """A page of namespaces."""
 
     namespaces: list[Namespace]
+    elsewhere: Annotated[list[Elsewhere], Meta(description="Those of this page in shards of other brokers.")]
     total: int
     next: str | None
+
+
+# -- shards ------------------------------------------------------------------------------------------------------------
+
+
+class Shard(Answer, kw_only=True):
+    """A shard: namespaces that one broker serves."""
+
+    name: str
+    here: Annotated[bool, Meta(description="This broker owns it.")]
+    owner: Annotated[
+        str | None, Meta(description="Host and process; null without an owner, or the right to view everything.")
+    ]
+    url: Annotated[str | None, Meta(description="URL of the owner for clients; null without one.")]
+    http_url: Annotated[str | None, Meta(description="URL of its management port; null if that is not known.")]
+    followers: Annotated[
+        int | None, Meta(description="Brokers that would take it over; null if that is not known, or as `owner` is.")
+    ]
+    namespaces: Annotated[int, Meta(description="Number of its namespaces in which the caller has a right.")]
+
+
+class Pattern(Answer, kw_only=True):
+    """The shard of new namespaces that fit a pattern."""
+
+    pattern: str
+    shard: str
+
+
+class Shards(Answer, kw_only=True):
+    """The shards of a cluster."""
+
+    cluster: Annotated[bool, Meta(description="Several brokers share the namespaces (setting `shards`).")]
+    shards: list[Shard]
+    patterns: Annotated[list[Pattern], Meta(description="In order: the first that fits applies to a new name.")]
+
+
+class Assigned(Answer, kw_only=True):
+    """What was assigned."""
+
+    name: str
+    shard: str | None
+
+
+class Asked(Answer, kw_only=True):
+    """A shard that this broker has asked for."""
+
+    shard: str
+    owner: Annotated[str | None, Meta(description="URL of the owner that hands it over; null if there is none.")]
 
 
 # -- connections -------------------------------------------------------------------------------------------------------
@@ -685,6 +745,7 @@ class Applied(Answer, kw_only=True):
     applied: Annotated[int, Meta(description="Changes that were made; 0 in a dry run.")]
     refused: Annotated[int, Meta(description="Changes that would be refused; only in a dry run.")]
     at_start: Annotated[int, Meta(description="Changes that are made when a broker starts with these definitions.")]
+    elsewhere: Annotated[list[str], Meta(description="Defined namespaces in shards of other brokers: left out.")]
     dry_run: bool
 
 

@@ -14,6 +14,7 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.errors import ApiError, changed_meanwhile, not_found
+from sievemq_broker.server.http.gate import expect_here
 from sievemq_broker.server.server import Server
 from sievemq_broker.session.rights import Identity
 from sievemq_core.message.destination import Address, parse_address
@@ -90,6 +91,18 @@ class Call(Generic[Q, B]):
         """The broker's time, ms since 1970."""
         return self.management.server.clock.now()
 
+    async def expect_here(self, namespace: str | None) -> None:
+        """Return unless a list is limited to a namespace that another broker has.
+
+        Args:
+            namespace: its name; None for all.
+
+        Raises:
+            ApiError: 421, the caller has a right in it, and it is elsewhere.
+        """
+        if namespace is not None and self.identity.rights.enters(namespace):
+            await expect_here(self.server, namespace)
+
     def namespace(self) -> Namespace:
         """The namespace of the path.
 
@@ -98,7 +111,8 @@ class Call(Generic[Q, B]):
         """
         name = self.path["ns"]
         found = self.server.shard.broker.namespaces.get(name)
-        if found is None and name == "default":
+        placement = self.server.placement
+        if found is None and name == "default" and (placement is None or placement.here(name)):
             return self.server.shard.broker.namespace(name)  # it is always there, but not used yet
         if found is None:
             raise not_found(f"there is no namespace {name!r:.300}", namespace=name[:300])

@@ -27,6 +27,7 @@ _SESSIONS: Final = 100
 async def list_connections(call: Call[requests.ListConnections, Any]) -> answers.Connections:
     """Connections of the namespaces that the caller may view as a whole."""
     query = call.query
+    await call.expect_here(query.namespace)
     fits = name_matcher(query.like)
     only = _ONLY[query.only]
 

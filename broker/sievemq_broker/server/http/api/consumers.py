@@ -72,6 +72,7 @@ async def list_destination_consumers(call: Call[requests.FindConsumers, Any]) ->
 @routes.add("GET", "/consumers", None, answers.Consumers, query=requests.ListConsumers)
 async def list_consumers(call: Call[requests.ListConsumers, Any]) -> answers.Consumers:
     """Consumers of the destinations that the caller may view."""
+    await call.expect_here(call.query.namespace)
     return await _list(call, call.query)
 
 

@@ -37,7 +37,12 @@ async def get_definitions(call: Call[Any, Any]) -> answers.Definitions:
     with the hashes of their passwords, if the caller may do everything."""
     server, identity = call.server, call.identity
     broker = server.shard.broker
-    spaces = [name for name in {"default", *broker.namespaces} if identity.may(Verb.VIEW, name, EVERYTHING)]
+    placement = server.placement
+    spaces = [
+        name
+        for name in {"default", *broker.namespaces}
+        if identity.may(Verb.VIEW, name, EVERYTHING) and (placement is None or placement.here(name))
+    ]
     dialect = server.settings.dialect
     found = await run(server, partial(server_definitions.collect, broker, dialect, server.live, spaces))
     tables = await asyncio.to_thread(found.table)
@@ -64,12 +69,19 @@ async def get_definitions(call: Call[Any, Any]) -> answers.Definitions:
 async def apply_definitions(call: Call[Any, requests.Apply]) -> answers.Applied:
     """Make what is missing, and change what differs; a dry run only compares.
 
-    What is not defined is left alone, unless `prune` is given. What would delete messages is refused, unless `force`
-    names it; if anything is refused, nothing is done. The first users of a broker are made when it starts with
-    them."""
-    given, server = call.body, call.server
+    Namespaces in shards of other brokers are left out: each owner applies its own. What is not defined is left alone,
+    unless `prune` is given. What would delete messages is refused, unless `force` names it; if anything is refused,
+    nothing is done. The first users of a broker are made when it starts with them."""
     definitions = await _parsed(call)
     _check_rights(call, definitions)
+    with call.management.changing(definitions.namespaces):
+        return await _applied(call, definitions)
+
+
+async def _applied(call: Call[Any, requests.Apply], definitions: Definitions) -> answers.Applied:
+    given, server = call.body, call.server
+    claims = not given.dry_run
+    definitions, others = await server_definitions.without_others(definitions, server.placement, claims=claims)
     terms = Terms(given.prune, frozenset(given.force))
 
     def compared() -> list[Change]:
@@ -104,6 +116,7 @@ async def apply_definitions(call: Call[Any, requests.Apply]) -> answers.Applied:
         applied=sum(change.made for change in changes),
         refused=len(refused) + len(refused_here),
         at_start=sum(change.at_start for change in changes),
+        elsewhere=others,
         dry_run=given.dry_run,
     )
 

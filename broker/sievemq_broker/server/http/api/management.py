@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from sievemq_broker.server.http.api.hub import Hub
@@ -50,12 +51,14 @@ class Management:
         hub: events for the listeners of `/events`.
         gate: what answers and events wait at.
         at_work: actions on messages that are running.
+        changed: calls at work that may change a namespace, by its name.
         exports, tails: places for those.
         stopping: the port is closing; tails end.
     """
 
     __slots__ = (
-        "_sender", "_sent", "at_work", "exports", "gate", "hub", "sampler", "server", "stopping", "tails", "url",
+        "_sender", "_sent", "at_work", "changed", "exports", "gate", "hub", "sampler", "server", "stopping", "tails",
+        "url",
     )  # fmt: skip
 
     def __init__(self, server: Server, url: str = "") -> None:
@@ -65,6 +68,7 @@ class Management:
         self.hub = Hub(server, self.sampler)
         self.gate = DiskGate(server)
         self.at_work = 0
+        self.changed: Counter[str] = Counter()
         self.exports = Slots(8, "exports")
         self.tails = Slots(16, "live tails")
         self.stopping = False
@@ -91,6 +95,16 @@ class Management:
             return False
         self.at_work += 1
         return True
+
+    @contextmanager
+    def changing(self, namespaces: Iterable[str]) -> Iterator[None]:
+        """Count a call that may change namespaces: meanwhile none of them goes to another shard."""
+        once = Counter(dict.fromkeys(namespaces, 1))
+        self.changed += once
+        try:
+            yield
+        finally:
+            self.changed -= once
 
     def end_action(self) -> None:
         self.at_work -= 1

@@ -15,6 +15,7 @@ from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.errors import ApiError
+from sievemq_broker.server.http.gate import expect_here
 from sievemq_broker.server.http.tasks import ROW, run
 from sievemq_broker.server.watch.counts import fill_of, queues_at
 from sievemq_broker.session.checks import check_identifier
@@ -26,31 +27,45 @@ routes = Routes("Namespaces")
 
 @routes.add("GET", "/namespaces", None, answers.Namespaces, query=requests.List)
 async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
-    """Namespaces by name; figures are those of what the caller may view."""
-    query = call.query
+    """Namespaces by name, those in shards of other brokers apart; figures are those of what the caller may view."""
+    query, placement = call.query, call.server.placement
     rights = call.identity.rights
     fits = name_matcher(query.like)
+    here, others = call.server.shard.broker.namespaces, dict[str, str]()
+    urls: dict[str, str | None] = {}
+    if placement is not None:
+        listing = await placement.listed()
+        others = {name: shard for name, shard in listing.namespaces.items() if shard != placement.shard}
+        urls = {sight.shard: sight.owner.http_url or None for sight in listing.shards if sight.owner is not None}
     chosen, total, more = await page_of(
         call.server,
-        list(call.server.shard.broker.namespaces),
+        [*(name for name in here if name not in others), *others],
         str,
         decode_cursor(query.cursor, str),
         query.limit,
         lambda name: fits(name) and rights.enters(name),
     )
-    rows = await run(call.server, partial(_rows, call, chosen))
-    return answers.Namespaces(namespaces=rows, total=total, next=more)
+    rows = await run(call.server, partial(_rows, call, [name for name in chosen if name not in others]))
+    elsewhere = [
+        answers.Elsewhere(name=name, shard=others[name], url=urls.get(others[name]))
+        for name in chosen
+        if name in others
+    ]
+    return answers.Namespaces(namespaces=rows, elsewhere=elsewhere, total=total, next=more)
 
 
 @routes.add(
     "POST", "/namespaces", None, answers.Namespace, body=requests.Space, status=(201, 200)
 )  # fmt: skip
 async def create_namespace(call: Call[Any, requests.Space]) -> answers.Namespace:
-    """Make a namespace; 200 if it is there already."""
-    name = call.body.name
+    """Make a namespace; 200 if it is there already. In a cluster it gets a shard for good."""
+    name, placement = call.body.name, call.server.placement
     call.identity.require(Verb.MANAGE, name, "*")
     check_identifier("the name of a namespace", name)
     call.about["namespace"] = name
+    if placement is not None:
+        await placement.claim(name)
+        await expect_here(call.server, name)
     if name in call.server.shard.broker.namespaces:
         call.existed()
     return await run(call.server, partial(_row, call, call.server.shard.broker.namespace(name), 0))

@@ -18,7 +18,8 @@ _PARAMETERS = {
     "id": "As in the list.",
     "client_id": "Client id of a subscription; `-` for none.",
     "name": "Name of a subscription, tap or user.",
-    "pattern": "Pattern of a rule, such as `queue:orders.*`, or of the limits of namespaces, such as `team-*`.",
+    "shard": "Name of a shard.",
+    "pattern": "Pattern of a rule, such as `queue:orders.*`, or of namespaces, such as `team-*`.",
 }
 
 _ERRORS = {
@@ -32,6 +33,7 @@ _ERRORS = {
     412: "It is not what If-Match names: it was changed meanwhile.",
     413: "The body is too large.",
     415: "The body is not declared as JSON.",
+    421: "Another broker has it; `url` in the details is where to ask.",
     422: "Well-formed, but with a value that is not valid, such as a selector.",
     429: "Too many such requests at work; try again.",
     500: "A fault of the broker.",

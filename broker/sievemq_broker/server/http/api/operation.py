@@ -25,6 +25,7 @@ from sievemq_broker.server.http.api.recording import Recording
 from sievemq_broker.server.http.api.requests import Nothing
 from sievemq_broker.server.http.encoding import encode
 from sievemq_broker.server.http.errors import ApiError, GoneError, bad_request, not_found
+from sievemq_broker.server.http.gate import expect_here
 from sievemq_broker.server.http.tasks import run
 from sievemq_broker.server.server import Server
 from sievemq_broker.session.rights import EVERYTHING, Identity, Verb
@@ -83,8 +84,14 @@ class Operation:
                 scope["state"]["hand_over"]()[0].abort()
                 raise GoneError from None
 
-        with Recording(self._management.server.audit, endpoint, identity, scope, path) as recording:
+        changed = (path["ns"],) if changes and "ns" in path else ()
+        with (
+            Recording(self._management.server.audit, endpoint, identity, scope, path) as recording,
+            self._management.changing(changed),
+        ):
             check(identity, endpoint, path)
+            if "ns" in path:
+                await expect_here(self._management.server, path["ns"])
             query = _query(endpoint, scope["query_string"])
             body = await _body(endpoint, scope, receive, self._management.server)
             call: Call[Any, Any] = Call(

@@ -429,6 +429,19 @@ class Space(_Request, kw_only=True):
     name: Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER_CHARS)]
 
 
+class Assign(_Request, kw_only=True):
+    """A namespace, or a pattern, that a shard is to have."""
+
+    name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=MAX_IDENTIFIER_CHARS,
+            description="A namespace that is empty or does not exist; or a pattern with `*` or `?` for new ones.",
+        ),
+    ]
+
+
 class Remember(_Request, kw_only=True):
     """Something to remember, such as a deployment."""
 
