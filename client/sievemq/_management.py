@@ -9,7 +9,8 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from copy import copy
+from typing import Any, Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from sievemq_core.version import VERSION
@@ -65,18 +66,33 @@ class Management:
             secret = f"{user}:{password or ''}".encode()
             self._headers["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
 
+    def at(self, url: str) -> Self:
+        """The same for another broker of the cluster, with the same credentials.
+
+        Raises:
+            ManagementError: it has no TLS, and this one has.
+        """
+        other = copy(self)
+        other._go_to(url)
+        return other
+
+    def _go_to(self, url: str) -> None:
+        self.url = _checked(self.url, url)
+
     def get(self, path: str, **query: object) -> Any:
         """GET what is at a path below ``/api/v1``; parameters that are None are left out."""
         return self._ask("GET", path, None, query)
 
-    def rows(self, path: str, key: str, most: int = 0, **query: object) -> Iterator[dict[str, Any]]:
-        """All rows of a list, page after page; or the first `most`."""
+    def rows(self, path: str, key: str | tuple[str, ...], most: int = 0, **query: object) -> Iterator[dict[str, Any]]:
+        """All rows of a list, page after page; or the first `most`. A page has them by one key, or by several."""
+        keys = (key,) if isinstance(key, str) else key
         cursor: str | None = None
         seen = 0
         while True:
             page = self.get(path, cursor=cursor, limit=min(ROWS, most - seen) if most else ROWS, **query)
-            yield from page[key]
-            seen += len(page[key])
+            for each in keys:
+                yield from page[each]
+                seen += len(page[each])
             cursor = page["next"]
             if cursor is None or (most and seen >= most):
                 return
@@ -145,23 +161,25 @@ def place(namespace: str, address: str = "", *rest: str) -> str:
 
 
 def _owner(asked: str, error: ManagementError) -> str:
-    """Where a broker that refuses a request says that it must be sent; the error itself if it says nothing of it.
-
-    A URL with a user or a query is none that a broker names. From TLS the way leads to TLS alone: the password is sent
-    again.
-    """
+    """Where a broker that refuses a request says that it must be sent; the error itself if it says nothing of it."""
     url = error.details.get("url")
     if error.status != 421 or not isinstance(url, str):
         raise error
+    return _checked(asked, url)
+
+
+def _checked(asked: str, url: str) -> str:
+    """The URL of another broker, as one has named it. It has no user and no query. From TLS the way leads to TLS alone,
+    since the password is sent again."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not ("@" in url or "?" in url)
     except ValueError:
         usable = False
     if not usable:
-        raise error
+        raise ManagementError(f"{asked} leads to {url[:300]!r}, which is no URL of a management port", 421)
     if parts.scheme == "http" and asked.startswith("https:"):
-        raise ManagementError(f"{asked} leads to {url}, which has no TLS: nothing is sent there", 421) from error
+        raise ManagementError(f"{asked} leads to {url}, which has no TLS: nothing is sent there", 421)
     return url.rstrip("/")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import ssl
 from collections.abc import Callable
-from typing import Annotated, Any, Final, NamedTuple, NoReturn
+from typing import Annotated, Any, Final, NamedTuple, NoReturn, Self
 
 import typer
 
@@ -74,6 +74,25 @@ class Api(Management):
     def place(self, address: str = "", *rest: str) -> str:
         """A path in the namespace: of a destination, and of what is below it."""
         return place(self._namespace, address, *rest)
+
+    def at(self, url: str) -> Self:
+        """The same for another broker of the cluster; one without TLS ends the command if this one has it."""
+        try:
+            return super().at(url)
+        except ManagementError as error:
+            _end(str(error), FAILED)
+
+    def owners(self) -> list[Self]:
+        """One for the owner of each shard of the cluster; this one without a cluster. A shard without an owner ends the
+        command: nothing is asked then."""
+        answer = self.get("/shards")
+        if not answer["cluster"]:
+            return [self]
+        unknown = [row["name"] for row in answer["shards"] if row["http_url"] is None]
+        if unknown:
+            names = ", ".join(unknown)
+            _end(f"nothing is done: no owner is known of {names}, or not its management port (advertise_http)", FAILED)
+        return [self.at(row["http_url"]) for row in answer["shards"]]
 
     def _ask(self, *request: Any, **more: Any) -> Any:
         try:

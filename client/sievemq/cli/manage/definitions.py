@@ -49,17 +49,22 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of TOML.")] = False,
     port: Port,
 ) -> None:
-    """Print what exists on a broker as definitions. Passwords are included as hashes, or not at all."""
-    answer = port.api().get("/definitions")
-    tables = answer["definitions"]
+    """Print what exists on a broker or in a cluster as definitions. Passwords are included as hashes, or not at all."""
+    answers = [api.get("/definitions") for api in port.api().owners()]
+    tables, differing = _merged([answer["definitions"] for answer in answers])
+    clear = sorted({name for answer in answers for name in answer["clear_passwords"]})
     text = json.dumps(tables, ensure_ascii=False) + "\n" if as_json else _HEAD + tomli_w.dumps(tables)
     if out is None:
         write(text)
     else:
         _write(out, text)
         report(f"{out} written")
-    if answer["clear_passwords"]:
-        names = harmless(", ".join(answer["clear_passwords"]))
+    if differing:
+        complain(
+            f"sievemq: the shards of the cluster have different {', '.join(differing)}; those of the first are written"
+        )
+    if clear:
+        names = harmless(", ".join(clear))
         complain(f"sievemq: left out, because their passwords are not stored as hashes: {names}")
 
 
@@ -75,7 +80,7 @@ def diff(
     port: Port,
 ) -> None:
     """Show what `apply` would change. Exit codes: as everywhere; 4 also for a difference, with --check."""
-    answer = _ask(port.api(), _request(file, prune, force), dry_run=True)
+    answer = _ask(port.api().owners(), _request(file, prune, force), dry_run=True)
     for change in answer["changes"]:
         show(json_line(change) if as_json else _line(change))
     if not answer["changes"] and not as_json:
@@ -99,12 +104,13 @@ def apply(
 
     What is not in the file stays, unless --prune is given. A change that would delete messages is refused, unless
     --force names it. If one is refused, nothing is changed. The first users of a broker are made when it starts with
-    the file: sievemq broker --definitions FILE.
+    the file: sievemq broker --definitions FILE. In a cluster each owner makes the namespaces of its shard; rules,
+    limits and users are those of all.
 
     Exit codes: as everywhere; 4 if a change is refused.
     """
-    api, request = port.api(), _request(file, prune, force)
-    planned = _ask(api, request, dry_run=True)
+    owners, request = port.api().owners(), _request(file, prune, force)
+    planned = _ask(owners, request, dry_run=True)
     changes = planned["changes"]
     now = len(changes) - planned["at_start"]
     for change in changes if not as_json else ():
@@ -114,7 +120,7 @@ def apply(
         raise typer.Exit(REFUSED)
     if now:
         confirm(f"Make {counted(now, 'change', form=',')}?", yes)
-        planned = _ask(api, request, dry_run=False)
+        planned = _ask(owners, request, dry_run=False)
     if as_json:
         report(json_line(planned))
     else:
@@ -140,9 +146,28 @@ def _request(file: Path, prune: bool, force: list[str] | None) -> dict[str, Any]
     return {"definitions": tables, "origin": str(file)[:_MAX_ORIGIN], "prune": prune, "force": force or []}
 
 
-def _ask(api: Api, request: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
-    answer: dict[str, Any] = api.post("/definitions", {**request, "dry_run": dry_run})
-    return answer
+def _ask(owners: list[Api], request: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
+    """What all owners answer. What concerns all of them, as a rule does, is one change."""
+    answers = [api.post("/definitions", {**request, "dry_run": dry_run}) for api in owners]
+    changes = list({json_line(change): change for answer in answers for change in answer["changes"]}.values())
+    return {
+        "changes": changes,
+        "applied": sum(change["made"] for change in changes),
+        "refused": sum(bool(change["refused"]) for change in changes),
+        "at_start": sum(change["at_start"] for change in changes),
+        "elsewhere": sorted(set[str].intersection(*(set(answer["elsewhere"]) for answer in answers))),
+        "dry_run": dry_run,
+    }
+
+
+def _merged(found: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """The definitions of all shards as one table, and the names of the tables in which they differ."""
+    tables = dict(found[0])
+    tables["namespaces"] = {name: each for table in found for name, each in table.get("namespaces", {}).items()}
+    differing = [
+        name for name in ("rules", "limits", "users") if any(table.get(name) != tables.get(name) for table in found)
+    ]
+    return tables, differing
 
 
 def _line(change: dict[str, Any]) -> str:

@@ -60,7 +60,7 @@ def print_rows(
     names = fitting(shown, texts, filled, console.width)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in names:
-        figures = all(isinstance(cells[name], int | float) for cells in made)
+        figures = all(isinstance(cells[name], int | float) for cells in made if cells[name] != "")
         # What is too long is continued in the next line: a name that is cut off is of no use.
         table.add_column(name, justify="right" if figures else "left", no_wrap=figures, overflow="fold")
     for line in zip(*(texts[name] for name in names), strict=True):

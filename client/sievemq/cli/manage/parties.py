@@ -22,14 +22,17 @@ subscription = typer.Typer(help="Subscriptions of topics: ls, delete.", no_args_
 connection = typer.Typer(help="Connections: ls, refused, close.", no_args_is_help=True)
 consumer = typer.Typer(help="Consumers: ls, close.", no_args_is_help=True)
 
+#: Figures of a namespace in another shard are at its owner.
 _NAMESPACES: Columns = {
     "namespace": lambda row: row["name"],
-    "destinations": number("destinations"),
-    "connections": number("connections"),
-    "ready": number("depth"),
-    "in flight": number("in_flight"),
-    "scheduled": number("scheduled"),
-    "limit used": share,
+    "destinations": lambda row: row.get("destinations", ""),
+    "connections": lambda row: row.get("connections", ""),
+    "ready": lambda row: row.get("depth", ""),
+    "in flight": lambda row: row.get("in_flight", ""),
+    "scheduled": lambda row: row.get("scheduled", ""),
+    "limit used": lambda row: share(row) if "fill" in row else "",
+    "shard": lambda row: row.get("shard", ""),
+    "owner": lambda row: row.get("url") or "",
 }
 _SUBSCRIPTIONS: Columns = {
     "subscription": lambda row: row["name"] or "",
@@ -97,10 +100,9 @@ class Sought(NamedTuple):
 @namespace.command("ls")
 @grouped
 def list_namespaces(port: Port, *, as_json: LinesOption = False) -> None:
-    """List namespaces with the numbers of their messages."""
-    print_rows(
-        port.api().rows("/namespaces", "namespaces"), _NAMESPACES, as_json, "no namespaces", seldom=("limit used",)
-    )
+    """List namespaces with the numbers of their messages; of those in other shards the URL of the owner."""
+    rows = port.api().rows("/namespaces", ("namespaces", "elsewhere"))
+    print_rows(rows, _NAMESPACES, as_json, "no namespaces", seldom=("limit used", "shard", "owner"))
 
 
 @namespace.command("create")
