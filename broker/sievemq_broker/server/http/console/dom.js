@@ -19,6 +19,12 @@ export function svg(tag, ...parts) {
   return fill(document.createElementNS(SVG, tag), parts);
 }
 
+/** A link to the console of another broker. Nothing of this session goes with it; one that is no link is its words. */
+export const away = (url, ...words) =>
+  /^https?:\/\/[^/]/.test(url ?? "")
+    ? Object.assign(h("a", { target: "_blank", rel: "noopener noreferrer" }, words), { href: url })
+    : h("span", words);
+
 /** Replaces the children of a node, unless they would be the same: focus and selection stay where they are. */
 export function put(node, ...parts) {
   const fresh = fill(document.createDocumentFragment(), parts);

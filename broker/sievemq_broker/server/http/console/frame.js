@@ -100,8 +100,9 @@ function draw() {
 }
 
 /** Shows the broker, its namespaces, and the user's rights. */
-export function describe(broker, namespaces, rights) {
-  existing = namespaces.map(({ name }) => name);
+export function describe(broker, { namespaces, elsewhere }, rights) {
+  existing = new Map(namespaces.map(({ name }) => [name, name]));
+  for (const { name, shard } of elsewhere) existing.set(name, `${name} (shard ${shard})`);
   offer([spaces.value], spaces.value);
   say(version, `SieveMQ ${broker.version}`);
   say(state, `up ${duration(broker.uptime_seconds * 1000)} · ${broker.durable ? "durable" : "in memory only"}`);
@@ -114,14 +115,14 @@ export function warn(...words) {
   put(banner, words);
 }
 
-let existing = null; // names of the namespaces that there are, once they are known
+let existing = null; // namespaces that there are, and their names for people, once they are known
 
 function offer(names, current) {
-  const known = [...new Set([...(existing ?? []), ...names])].filter(Boolean).sort();
-  const there = (name) => existing === null || name === "default" || existing.includes(name);
+  const known = [...new Set([...(existing?.keys() ?? []), ...names])].filter(Boolean).sort();
+  const unused = (name) => (existing === null || name === "default" ? name : `${name} (does not exist)`);
   put(
     spaces,
-    known.map((name) => h("option", { value: name }, there(name) ? name : `${name} (does not exist)`)),
+    known.map((name) => h("option", { value: name }, existing?.get(name) ?? unused(name))),
   );
   spaces.value = current;
 }

@@ -3,7 +3,7 @@
 import { here, link } from "./address.js";
 import { Refused, Unreachable, get, post } from "./api.js";
 import { summaryOf } from "./attention.js";
-import { h, put } from "./dom.js";
+import { away, h, put } from "./dom.js";
 import { setClock } from "./format.js";
 import * as frame from "./frame.js";
 import { help, listenToKeys } from "./keys.js";
@@ -143,8 +143,11 @@ function fail(now, error) {
 function refused(now, error) {
   if (now.refusal === error.message && now.failed) return; // it stands there already
   now.refusal = error.message;
-  const titles = { 403: "You may not see this.", 404: "This does not exist." };
-  const back = h("a", { href: link([now.namespace, "overview"]) }, "Back to the overview");
+  const titles = { 403: "You may not see this.", 404: "This does not exist.", 421: "Another broker has this." };
+  const { url } = error.details;
+  const back = url
+    ? away(`${url}/${location.hash}`, "Open its console")
+    : h("a", { href: link([now.namespace, "overview"]) }, "Back to the overview");
   now.failed?.remove();
   const why = isNoNamespace(error)
     ? noNamespace(now)
@@ -212,7 +215,7 @@ async function readBroker() {
       get("/session"),
     ]);
     setClock(broker.now);
-    frame.describe(broker, list.namespaces, rights);
+    frame.describe(broker, list, rights);
     frame.alert(summaryOf(attention));
   } catch (error) {
     fail(shown, error);

@@ -1,7 +1,7 @@
 // The broker itself: what its process and its disk have, what it refuses, and to whom.
 
 import { get } from "../api.js";
-import { h, put } from "../dom.js";
+import { away, h, put } from "../dom.js";
 import { ago, bytes, duration, number } from "../format.js";
 import { connectionLink, destinationLink, facts, head, nothing, section } from "../parts.js";
 import { Table } from "../table.js";
@@ -21,10 +21,23 @@ export default function broker({ namespace }) {
     ["User", (row) => row.user ?? h("span", { class: "dim" }, "unknown name")],
     ["Port", (row) => `${row.port} (${row.protocol})`],
   ]);
+  const shards = new Table({
+    label: "Shards",
+    key: (row) => row.name,
+    empty: "",
+    columns: [
+      { label: "Shard", kind: "main", cell: (row) => row.name },
+      { label: "Owner", kind: "code", cell: owner },
+      { label: "Followers", kind: "number", cell: (row) => (row.followers === null ? "–" : number(row.followers)) },
+      { label: "Namespaces", kind: "number", cell: (row) => number(row.namespaces) },
+    ],
+  });
+  const cluster = section("Shards", shards.node);
   const signIns = h("div", section("Sign-ins", counts), section("Failed sign-ins lately", failures.node));
   const node = h(
     "div",
     head("Broker"),
+    cluster,
     section("Limits of the process and the disk", limits),
     section("Refused lately", refused.node),
     section("Transactions", transactions),
@@ -33,7 +46,10 @@ export default function broker({ namespace }) {
   );
 
   async function read(signal) {
-    const [state, refusals] = await Promise.all([get("/broker", {}, signal), get("/refusals", {}, signal)]);
+    const paths = ["/broker", "/refusals", "/shards"];
+    const [state, refusals, all] = await Promise.all(paths.map((path) => get(path, {}, signal)));
+    cluster.hidden = !all.cluster;
+    shards.update(all.shards);
     const whole = state.process !== null; // the user may view everything
     put(limits, whole ? facts(limitsOf(state)) : nothing("Only for users who may view everything."));
     put(transactions, whole && facts(transactionsOf(state.transactions)));
@@ -66,6 +82,8 @@ export default function broker({ namespace }) {
 
   return { title: "Broker", node, read };
 }
+
+const owner = ({ here, url, http_url: to }) => (here ? "this broker" : away(to, url ?? "none at present"));
 
 const of = (used, limit, format) => (limit ? `${format(used)} of ${format(limit)}` : format(used));
 
