@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from sievemq_broker.domain.store import LockedError, StoreError
+from sievemq_broker.domain.store import HistoryLine, LockedError, StoreError
 from sievemq_broker.store.postgres_connection import check, connect, translated
 from sievemq_broker.store.postgres_rows import PostgresRows, encoded
 from sievemq_broker.store.postgres_tables import ADDED, FORMAT, PIECE_BYTES, STATEMENTS
-from sievemq_broker.store.rows import Found, Head
+from sievemq_broker.store.rows import Found, Head, Kinds
 from sievemq_broker.store_url import without_password
 
 #: Seconds that one statement may take.
@@ -240,6 +240,16 @@ class ShardRows:
             except UnicodeDecodeError as error:
                 found(f"the definition of {kind!r} {key!r}: {error}", data)
 
+    def history(self) -> Kinds:
+        found: dict[str, list[HistoryLine]] = {}
+        if "history" in self._database.lacks():
+            return found
+        for kind, number, text in self._database.run(
+            "SELECT kind, id, data FROM sievemq.history WHERE shard = %s ORDER BY kind, id", (self._shard,)
+        ):
+            found.setdefault(kind, []).append(HistoryLine(number, text.encode()))
+        return found
+
     def batches(self, found: Found) -> Iterator[tuple[int, bytes, bytes | Exception | None]]:
         rows = PostgresRows(self._database.connection, self._shard)
         try:
@@ -293,6 +303,12 @@ class NewShard:
             self._states.append((self._shard, batch_id, state))
         if len(self._pieces) >= _ROWS:
             self._flush()
+
+    def keep(self, history: Kinds) -> None:
+        self._database.write(
+            "INSERT INTO sievemq.history (shard, kind, id, data) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            [(self._shard, kind, line.id, line.text.decode()) for kind, lines in history.items() for line in lines],
+        )
 
     def _flush(self) -> None:
         for statement, rows in (

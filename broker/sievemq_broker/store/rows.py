@@ -5,11 +5,16 @@ The rows of both kinds of store are the same bytes, checksums included, so a cop
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
+
+from sievemq_broker.domain.store import HistoryLine
 
 Found: TypeAlias = Callable[[str, object], None]
 """Called with each damage, and the bytes that cannot be read, if there are any."""
+
+Kinds: TypeAlias = Mapping[str, Sequence[HistoryLine]]
+"""What has happened, by kind, oldest first."""
 
 
 class Head(NamedTuple):
@@ -40,6 +45,9 @@ class Rows(Protocol):
     def batches(self, found: Found) -> Iterator[tuple[int, bytes, bytes | Exception | None]]:
         """Id and data of each batch, and the data of its state: None if there is none, or why it cannot be read."""
 
+    def history(self) -> Kinds:
+        """What has happened. Raises :exc:`~sievemq_broker.domain.store.StoreError` if it cannot be read."""
+
     def close(self) -> None: ...
 
 
@@ -52,6 +60,9 @@ class NewStore(Protocol):
     def define(self, kind: str, key: bytes, data: bytes) -> None: ...
 
     def add(self, batch_id: int, data: bytes, state: bytes | None) -> None: ...
+
+    def keep(self, history: Kinds) -> None:
+        """Have what has happened before; at most once."""
 
     def finish(self, head: Head) -> None: ...
 

@@ -28,7 +28,7 @@ from sievemq_broker.domain.store import DamagedError
 from sievemq_broker.store.blob import Kept, SavedEntry, State, pack_value, unpack_batch, unpack_value
 from sievemq_broker.store.database import DATABASE, definition_id
 from sievemq_broker.store.files import PRIVATE_DIRECTORY
-from sievemq_broker.store.rows import NewStore, Rows
+from sievemq_broker.store.rows import Kinds, NewStore, Rows
 from sievemq_broker.store.sqlite_rows import DirectoryRows, NewDatabase, write_witness
 from sievemq_core.errors import ProtocolError
 from sievemq_core.message.envelope import Envelope
@@ -98,6 +98,14 @@ class _Reader:
                 self.defined += 1
                 yield kind, key, data, name, value
 
+    def history(self) -> Kinds:
+        """What has happened; nothing of it if that is damaged."""
+        try:
+            return self._rows.history()
+        except DamagedError as error:
+            self.found(str(error))
+            return {}
+
     def batches(self) -> Iterator[tuple[bytes, Kept, State, bytes | None]]:
         """Batches that can be read: the row, its content, its state, and the row of that, made up where it cannot be
         read."""
@@ -152,6 +160,7 @@ def _check(rows: Rows) -> Report:
                 Envelope.from_packed(entry.packed)
             except ProtocolError as error:
                 reader.found(f"message {entry.number}: {error}", entry.packed)
+    reader.history()
     return reader.report(homeless=homeless)  # of queues that were deleted while a consumer held them
 
 
@@ -199,6 +208,7 @@ def copy(rows: Rows, new: NewStore) -> Report:
         for row, kept, state, packed in reader.batches():
             reader.entries(kept, state)
             new.add(kept.id, row, packed)
+        new.keep(reader.history())
         rows.close()  # a running broker's log can be used again, while the new store is put on its disk
         if not reader.findings:
             new.finish(reader.head)
@@ -234,6 +244,7 @@ def restore(rows: Rows, new: NewStore, name: str) -> Report:
             reader.entries(kept, state)
             state.mark_delivered()
             new.add(kept.id, row, state.pack(kept.id))
+        new.keep(reader.history())
         if not reader.findings:
             new.finish(reader.head._replace(incarnation=name))
         return reader.report()

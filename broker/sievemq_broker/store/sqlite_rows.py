@@ -13,17 +13,21 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from sievemq_broker.domain.store import DamagedError, LockedError, StoreError
+from sievemq_broker.domain.store import DamagedError, HistoryLine, HistoryPart, LockedError, StoreError
 from sievemq_broker.store.blob import pack_value, unpack_value
 from sievemq_broker.store.database import DATABASE, FORMAT, HEAD, PAGE_BYTES, SCHEMA, connect, create_tables
 from sievemq_broker.store.errors import translated
 from sievemq_broker.store.files import PRIVATE_DIRECTORY, Lock, Witness, open_private, sync_directory
-from sievemq_broker.store.rows import Found, Head
+from sievemq_broker.store.history import HISTORY, FileHistory
+from sievemq_broker.store.rows import Found, Head, Kinds
 
 #: Free bytes on a running broker's disk below which a backup ends, if they became fewer meanwhile: so many at least.
 #: The broker itself counts a disk with so few as tight.
 _FREE_BYTES: Final = 64 * 1024 * 1024
 _SLACK_BYTES: Final = 1024 * 1024
+
+#: The kind of the rows of a backup that have what has happened: a row for each kind of that. A directory has files.
+_HISTORY: Final = "history"
 
 #: Ends the name of a file that is being written.
 _PART: Final = ".part"
@@ -94,8 +98,16 @@ class DatabaseRows:
 
     def definitions(self, found: Found) -> Iterator[tuple[str, bytes, bytes]]:
         for kind, key, data in self._all("SELECT kind, key, data FROM definition", found):
-            if kind != "" or key != b"":
+            if kind not in ("", _HISTORY) or (kind == "" and key != b""):
                 yield kind, key, data
+
+    def history(self) -> Kinds:
+        try:
+            rows = self._database.execute("SELECT key, data FROM definition WHERE kind = ?", (_HISTORY,)).fetchall()
+        except sqlite3.Error as error:
+            raise translated(error, self._path, "be read") from error
+        what = f"{self._path.name}: what has happened"
+        return {key.decode(): [HistoryLine(*line) for line in unpack_value(what, key, data)] for key, data in rows}
 
     def batches(self, found: Found) -> Iterator[tuple[int, bytes, bytes | Exception | None]]:
         for batch_id in self._ids(found):
@@ -142,12 +154,16 @@ class DirectoryRows(DatabaseRows):
 
     def __init__(self, directory: Path) -> None:
         _expect_store(directory)
+        self._directory = directory
         self._lock = Lock(directory / "lock")
         try:
             super().__init__(directory / DATABASE, Witness(directory / "witness"))
         except BaseException:
             self._lock.release()
             raise
+
+    def history(self) -> Kinds:
+        return FileHistory(self._directory).read()
 
     def release_files(self) -> None:
         """Close the database; the directory stays locked."""
@@ -188,6 +204,9 @@ class RunningRows(DatabaseRows):
         for row in super().batches(found):
             self._expect_room()
             yield row
+
+    def history(self) -> Kinds:
+        return FileHistory(self._directory).read()
 
     def _expect_room(self) -> None:
         free = shutil.disk_usage(self._directory).free
@@ -233,6 +252,11 @@ class NewDatabase:
         if state is not None:
             self._execute("INSERT INTO state VALUES (?, ?)", (batch_id, state))
 
+    def keep(self, history: Kinds) -> None:
+        for kind, lines in history.items():
+            key = kind.encode()
+            self.define(_HISTORY, key, pack_value(key, [tuple(line) for line in lines]))
+
     def finish(self, head: Head) -> None:
         self.define("", b"", pack_value(HEAD, (head.epoch or 0, *head[1:])))
         self._execute("COMMIT")
@@ -268,7 +292,7 @@ class NewFile:
         except BaseException:
             self._remove()
             raise
-        self.define, self.add = self._new.define, self._new.add
+        self.define, self.add, self.keep = self._new.define, self._new.add, self._new.keep
 
     def finish(self, head: Head) -> None:
         self._new.finish(head)
@@ -306,6 +330,7 @@ class NewDirectory:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         self._directory = directory
+        self._parts: list[HistoryPart] = []
         try:
             self._lock = Lock(directory / "lock")
         except LockedError as error:
@@ -316,6 +341,7 @@ class NewDirectory:
             if (directory / DATABASE).exists() or (ended and (directory / "witness").exists()):
                 raise StoreError(f"{directory} has a store already; name an empty directory")
             ours = {"lock", "lost+found", "witness", DATABASE + _PART, f"{DATABASE}{_PART}-journal"}
+            ours |= set() if ended else {HISTORY}
             if others := sorted({each.name for each in directory.iterdir()} - ours):
                 raise StoreError(f"{directory} is not empty, it contains {others[0]}; name an empty directory")
             self._file = NewFile(directory / DATABASE)
@@ -324,13 +350,23 @@ class NewDirectory:
             raise
         self.define, self.add = self._file.define, self._file.add
 
+    def keep(self, history: Kinds) -> None:
+        self._parts = [HistoryPart(kind, lines, 0, len(lines)) for kind, lines in history.items() if lines]
+
     def finish(self, head: Head) -> None:
         try:
+            self._drop_history()  # of one that was interrupted
+            if self._parts:
+                FileHistory(self._directory, least_free=0).write(self._parts)
             write_witness(self._directory, head.writes)
             self._file.finish(head)
         except BaseException:
             (self._directory / "witness").unlink(missing_ok=True)
+            self._drop_history()
             raise
+
+    def _drop_history(self) -> None:
+        shutil.rmtree(self._directory / HISTORY, ignore_errors=True)
 
     def close(self) -> None:
         self._file.close()

@@ -28,6 +28,7 @@ from sievemq_broker.store.salvage import check, copy
 from sievemq_broker.store.sqlite_rows import DatabaseRows, NewDatabase, NewFile, RunningRows
 
 from . import backups
+from .sharing import until
 from .support import message, saved_in, write
 from .test_salvage import change, exported, fill, names, run
 
@@ -266,6 +267,22 @@ class TestRestore:
         for store in stores:
             store.close()
 
+    def test_what_has_happened_is_in_it(self, tmp_path: Path) -> None:
+        with EmbeddedBroker(data_dir=tmp_path / "data") as broker:
+            broker.call(lambda _: broker.server.audit.record("purge", via="http", user="anna", touched=7))
+        assert run("backup", tmp_path / "data", tmp_path / "backup").exit_code == 0
+        assert run("check", tmp_path / "backup").exit_code == 0
+        assert run("restore", tmp_path / "backup", tmp_path / "new").exit_code == 0
+        with EmbeddedBroker(data_dir=tmp_path / "new") as broker:
+            until(broker, lambda server: len(list(server.audit.before())) == 1)
+            (row,) = broker.call(lambda _: list(broker.server.audit.before()))
+            assert (row["action"], row["user"], row["touched"]) == ("purge", "anna", 7)
+        with closing(connect(tmp_path / "backup")) as database:
+            database.execute("UPDATE definition SET data = x'00' WHERE kind = 'history' AND key = x'616374696f6e73'")
+        result = run("restore", tmp_path / "backup", tmp_path / "third")
+        assert (result.exit_code, "what has happened" in result.output) == (4, True)
+        assert alone(tmp_path / "third") == ["lock"]
+
     def test_two_restored_stores_have_two_names(self, backup: Path, tmp_path: Path) -> None:
         assert [run("restore", backup, tmp_path / each).exit_code for each in "ab"] == [0, 0]
         stores = [SqliteStore(tmp_path / each, reserve=0) for each in "ab"]
@@ -413,12 +430,16 @@ class TestShards:
         assert exported(tmp_path / "backup") == exported(tmp_path / "old")
 
     def test_a_backup_becomes_a_directory_or_a_shard(self, database: Database, shard: str, tmp_path: Path) -> None:
+        database.execute("INSERT INTO sievemq.history VALUES (%s, 'actions', 7, %s)", shard, '{"id":7,"action":"x"}')
         assert run("backup", database.url, tmp_path / "backup", "--shard", shard).exit_code == 0
         other = database.shard()
         assert run("restore", tmp_path / "backup", tmp_path / "new").exit_code == 0
         assert run("restore", tmp_path / "backup", database.url, "--shard", other).exit_code == 0
         assert exported(tmp_path / "new") == exported(database.url, "--shard", other)
         assert names(tmp_path / "new") == names(tmp_path / "old")
+        assert (tmp_path / "new" / "history" / "actions").read_text() == '{"id":7,"action":"x"}\n'
+        kept = database.execute("SELECT kind, id, data FROM sievemq.history WHERE shard = %s", other)
+        assert kept == [("actions", 7, '{"id":7,"action":"x"}')]
         result = run("restore", tmp_path / "backup", database.url, "--shard", other)
         assert (result.exit_code, f"has a shard {other} already" in result.output) == (1, True)
 
