@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from tests.broker.protocols.stomp import StompSocket
 from tests.client.relay import Relay
 
-from sievemq import ConnectionFactory, DeliveryMode, JMSContext
+from sievemq import ConnectionFactory, DeliveryMode, JMSContext, Listeners, Message, Retry
 from sievemq.staging import publish, stage
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.store import LockedError
 
 from .kill import Life
+from .sharing import until
 
 
 def texts(context: JMSContext, queue: str) -> list[tuple[str, bool]]:
@@ -41,6 +45,46 @@ def test_persistent_messages_are_there_again_in_their_order(broker: EmbeddedBrok
         broker.clock.advance(seconds=3_601)
         assert texts(context, "q")[0] == ("m4", False)
         assert ("later", False) in texts(context, "q")
+
+
+def test_a_restart_ends_the_delay_of_a_retry_and_keeps_its_attempts(broker: EmbeddedBroker) -> None:
+    calls: list[int] = []
+
+    def application() -> Listeners:
+        app = Listeners(broker.url)
+
+        @app.listener("q", retries=Retry(attempts=3, delay=timedelta(minutes=10), backoff=3))
+        def take(message: Message) -> None:
+            calls.append(message.get_int_property("JMSXDeliveryCount"))
+            raise ValueError
+
+        app.start()
+        return app
+
+    def until_scheduled(number: int = 1) -> None:
+        until(broker, lambda server: len(server.shard.broker.namespace("default").queue("queue:q").scheduled) == number)
+
+    with broker, closing_application(application()):
+        with ConnectionFactory(broker.url).create_context() as context:
+            context.create_producer().send(context.create_queue("q"), "m")
+        until_scheduled()
+    with broker, closing_application(application()):
+        until_scheduled()  # it was delivered at once, and its attempt has failed
+        assert calls == [1, 2]
+        broker.clock.advance(seconds=29 * 60)
+        until_scheduled()
+        broker.clock.advance(seconds=60)
+        until_scheduled(0)
+        until(broker, lambda server: server.shard.broker.namespace("default").queue("queue:DLQ.q").depth == 1)
+    assert calls == [1, 2, 3]
+
+
+@contextmanager
+def closing_application(app: Listeners) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        app.stop()
 
 
 def test_messages_that_are_read_from_disk_do_not_count_as_enqueued(broker: EmbeddedBroker) -> None:
