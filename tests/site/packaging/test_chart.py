@@ -398,6 +398,23 @@ def test_nothing_but_the_labels_gets_a_token_and_nothing_runs_as_root() -> None:
 
 
 @needs_helm
+@pytest.mark.parametrize("what", ["least", "most"])
+def test_each_volume_is_mounted_and_each_mount_has_a_volume(what: str) -> None:
+    release = rendered(what)
+    job = release.of("Job", f"{release.name}-tables")["spec"]["template"]["spec"]
+    made = {(each["kind"], each["metadata"]["name"]) for each in release.all}
+    for pod in (release.pod, job):
+        containers = (*pod["containers"], *pod.get("initContainers", ()))
+        mounted = {mount["name"] for container in containers for mount in container.get("volumeMounts", ())}
+        assert mounted == {volume["name"] for volume in pod.get("volumes", ())}
+    for volume in release.pod["volumes"]:
+        if volume["name"] == "config":
+            assert ("Secret", volume["secret"]["secretName"]) in made
+        elif volume["name"] == "labels":
+            assert ("ConfigMap", volume["configMap"]["name"]) in made
+
+
+@needs_helm
 def test_a_password_is_in_secrets_alone() -> None:
     release = rendered("most")
     secrets = [each["metadata"]["name"] for each in release.all if each["kind"] == "Secret"]

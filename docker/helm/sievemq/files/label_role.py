@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-POLL_SECONDS, REPEAT_SECONDS, TIMEOUT = 0.5, 60, 5
+POLL_SECONDS, REPEAT_SECONDS, TIMEOUT = 0.5, 60, 3
 ROLE, SHARD = "sievemq/role", "sievemq/shard"
 
 
@@ -31,7 +31,7 @@ def connect(url: str, tls: ssl.SSLContext) -> http.client.HTTPConnection:
 
 def labels_of(broker: str) -> dict[str, str | None]:
     """The labels that fit what a broker says. None removes one."""
-    tls = ssl.create_default_context()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # by its address, on the pod's own loopback
     connection = connect(broker, tls)
     try:
@@ -75,15 +75,17 @@ def main() -> None:
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     told: dict[str, str | None] = {}
-    due = 0.0
+    due, wrong = 0.0, ""
     while not ended.is_set():
         labels = labels_of(broker)
         if labels != told or time.monotonic() >= due:
             try:
                 patch(server, account, pod, labels)
-                told, due = labels, time.monotonic() + REPEAT_SECONDS
+                told, due, wrong = labels, time.monotonic() + REPEAT_SECONDS, ""
             except (OSError, http.client.HTTPException) as error:
-                sys.stderr.write(f"the labels are not set: {error}\n")
+                if wrong != str(error):  # it is tried again and again
+                    wrong = str(error)
+                    sys.stderr.write(f"the labels are not set: {wrong}\n")
         ended.wait(POLL_SECONDS)
 
 
