@@ -36,13 +36,12 @@ def test_the_commands_of_a_first_cluster_run(postgres: Server, tmp_path: Path) -
     command = tmp_path / "sievemq"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from sievemq.cli import main; main()" "$@"\n')
     command.chmod(0o700)
-    blocks = re.findall(r"^```sh\n(.*?)^```$", TEXT.split("\n## A first cluster\n")[1].split("\n## ")[0], re.M | re.S)
-    text = "\n".join(blocks)
-    roles = "".join(f"curl -s http://127.0.0.1:{port}/activez; echo\n" for port in PORTS[3:])
+    begin, *blocks = re.findall(r"(?ms)^```sh\n(.*?)^```$", TEXT.split("\n## A first cluster\n")[1].split("\n## ")[0])
     for port in PORTS[3:]:
-        text = re.sub(rf"(--http-port {port} .*\n)", rf"\1{WAIT.format(port)}", text, count=1)
-    text += f'\nuntil [ "$(({roles}) | grep -c owner)" = 2 ]; do sleep 0.1; done\n{roles}'
-    text += "kill $(jobs -p) 2> /dev/null\nwait"
+        begin = re.sub(rf"(--http-port {port} .*\n)", rf"\1{WAIT.format(port)}", begin, count=1)
+    roles = "".join(f"curl -s http://127.0.0.1:{port}/activez; echo\n" for port in PORTS[3:])
+    wait = f'until [ "$(({roles}) | grep -c owner)" = 2 ]; do sleep 0.1; done\n{roles}'
+    text = "\n".join([begin, wait, *blocks, "kill $(jobs -p) 2> /dev/null", "wait"])
     for port in PORTS:
         text = text.replace(port, str(free_port()))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SIEVEMQ_")}
@@ -58,3 +57,5 @@ def test_the_commands_of_a_first_cluster_run(postgres: Server, tmp_path: Path) -
     said = [json.loads(line) for line in re.findall(r"(?m)^\{.*\}$", done.stdout)]
     owned = sorted(each["shard"] for each in said if each["role"] == "owner")
     assert (len(said), owned) == (3, ["a", "b"]), done.stdout + done.stderr
+    assert re.findall(r"(?m)^(\w+)\t0\tsievemq", done.stdout) == ["a", "b"], done.stdout + done.stderr
+    assert done.stdout.rstrip().endswith("two chairs"), done.stderr
