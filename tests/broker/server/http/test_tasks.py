@@ -26,6 +26,8 @@ from .deep import fill
 class _Server:
     """As much of one as is needed."""
 
+    started_at = 1.0
+
     class clock:  # noqa: N801
         now = staticmethod(lambda: 0)
 
@@ -34,6 +36,13 @@ class _Server:
 
     class shard:  # noqa: N801
         broker = Broker()
+
+
+async def test_a_broker_without_turns_carries_a_task_out_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that owns no shard answers a few requests."""
+    monkeypatch.setattr(_Server, "started_at", 0.0)
+    monkeypatch.delattr(_Server, "turn")
+    assert await tasks.each(cast("Any", _Server), range(3), str) == ["0", "1", "2"]
 
 
 async def test_many_requests_share_a_turn() -> None:
