@@ -394,6 +394,29 @@ def test_an_owner_that_comes_back_during_the_probe_keeps_its_shard() -> None:
     assert "taken" not in rig.heard
 
 
+@pytest.mark.parametrize(
+    ("name", "address", "is_dead"),
+    [
+        ("this:0", "this:7680", True),
+        ("that:0", "this:7680", False),  # both are behind one name
+        ("this:0", "this:7681", False),
+        ("this:0", "127.0.0.1:7680", False),  # which each machine has
+    ],
+)
+def test_an_owner_in_whose_place_this_process_was_started_is_dead(name: str, address: str, is_dead: bool) -> None:
+    """Its address accepts connections: they are this process's."""
+    rig = Rig(Sight("theirs", 5, False, 3, OTHER._replace(name=name, address=address), 7, 1, 0.0))
+    if address.startswith("127."):
+        rig.keeper._probe._own = OURS._replace(address=address)
+    rig.keeper.start()
+    rig.run(1)
+    rig.lives()
+    rig.run(2)
+    assert "taken" not in rig.heard
+    rig.run(2)
+    assert ("taken" in rig.heard) is is_dead
+
+
 def test_a_take_whose_answer_was_lost_is_found_at_the_next_look() -> None:
     rig = Rig(Sight("", 0, False, 0, None, 0, 1, 0.0))
     take = rig.take

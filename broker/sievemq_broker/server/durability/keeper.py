@@ -138,7 +138,7 @@ class Keeper:
         self._log = log.of(shard=shard)
         self._worker = worker or Worker(loop, "sievemq-lease")
         self._now = now
-        self._probe = Probe(loop, lease, self._died, prober, probe)
+        self._probe = Probe(loop, lease, owner, self._died, prober, probe)
         #: The owner is to be asked.
         self._asks = asks
         self._state = lease.state

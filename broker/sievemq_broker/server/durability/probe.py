@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from sievemq_broker.config import is_loopback
 from sievemq_broker.server.durability.worker import Worker
-from sievemq_broker.store.lease import Lease, Sight
+from sievemq_broker.store.lease import Lease, Owner, Sight
 
 #: A probe takes so small a part of the lease at most.
 PROBES: Final = 8
@@ -37,7 +38,9 @@ class Probe:
     Args:
         loop: its thread calls all methods, and `died`.
         lease: of this process.
-        died: called when an address that had accepted a connection refuses one, and the owner is suspected.
+        own: what this process writes about itself.
+        died: called when the owner is suspected, and its address refuses connections that it has accepted before; or
+            when that address is this process's by now.
         worker: carries out probes; one of its own if not given.
         accept: whether an address accepts connections, as :func:`accepts`, which is used if none is given.
     """
@@ -46,12 +49,14 @@ class Probe:
         self,
         loop: asyncio.AbstractEventLoop,
         lease: Lease,
+        own: Owner,
         died: Callable[[], None],
         worker: Worker | None = None,
         accept: Callable[[str], bool | None] | None = None,
     ) -> None:
         self._loop = loop
         self._lease = lease
+        self._own = own
         self._died = died
         self._worker = worker
         self._accepts = accept or partial(accepts, seconds=lease.terms.lease / PROBES)
@@ -70,6 +75,10 @@ class Probe:
         """
         owner = sight.owner
         if owner is None or not owner.address or sight.released:
+            return
+        if _has_place_of(self._own, owner):
+            if self._lease.suspects:
+                self._died()
             return
         if sight.token != self._tried:
             self._tried, self._was_reached = sight.token, False
@@ -99,3 +108,9 @@ class Probe:
             self._was_reached = True
         elif accepted is False and self._was_reached:
             self._died()
+
+
+def _has_place_of(own: Owner, owner: Owner) -> bool:
+    """This process was started in the place of an owner, which has ended: it has bound the same port of its machine."""
+    host, machines = own.address.rpartition(":")[0], [each.name.rpartition(":")[0] for each in (own, owner)]
+    return own.address == owner.address and machines[0] == machines[1] and not is_loopback(host.strip("[]"))
