@@ -533,7 +533,8 @@ def elsewhere(where: Where, protocol: str = "sieve") -> RequestError:
     if where.owner is None:
         return _unavailable(f"{named}, which no broker owns at present; try again", shard=where.shard)
     url = url_of(where.owner, protocol)
-    return RequestError(f"{named}, at {url}", ErrorCode.REDIRECT, {"url": url, "shard": where.shard})
+    details = {"url": url, "shard": where.shard, "namespace": where.name}
+    return RequestError(f"{named}, at {url}", ErrorCode.REDIRECT, details)
 
 
 def url_of(owner: Owner, protocol: str) -> str:

@@ -42,7 +42,7 @@ from sievemq_broker.protocols.amqp.performatives import (
 from sievemq_broker.protocols.amqp.types import Array, Described, Symbol, UInt, ULong
 from sievemq_broker.session import SessionSettings
 from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
-from sievemq_core.errors import ErrorCode
+from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.limits import MAX_CREDIT
 
 from ..session.harness import World
@@ -144,6 +144,34 @@ def test_the_namespace_comes_from_host_or_user(
     client = Amqp(world, user=user, host=host)
     client.one(Begin)
     assert client.broker.peer.namespace.name == namespace
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "redirect"),
+    [
+        ("amqp://mq-2:5672", "/shop", {"hostname": "/shop", "network-host": "mq-2", "port": 5672}),
+        ("amqps://[::1]:1", "shop", {"hostname": "shop", "network-host": "::1", "port": 1}),
+        ("amqp://mq-2:5672", "mq-1", {"hostname": "mq-2", "network-host": "mq-2", "port": 5672}),
+        ("amqp://mq-2:5672", None, {"hostname": "mq-2", "network-host": "mq-2", "port": 5672}),
+    ],
+)
+def test_a_namespace_of_another_broker_closes_the_connection_with_a_redirect(
+    world: World, url: str, host: str | None, redirect: dict[str, object]
+) -> None:
+    details = {"url": url, "shard": "b", "namespace": "shop"}
+    world.services.elsewhere["shop"] = RequestError("it is elsewhere", ErrorCode.REDIRECT, details)
+    world.services.elsewhere["default"] = world.services.elsewhere["shop"]
+    client = Amqp(world, user="ann@shop" if host == "mq-1" else None, host=host)
+    assert client.one(Open).properties == {"amqp:connection-establishment-failed": True}
+    error = client.error()
+    assert error.condition == "amqp:connection:redirect"
+    assert error.info == redirect
+    assert client.closed
+
+
+def test_a_namespace_that_no_broker_has_now_closes_the_connection_for_a_while(world: World) -> None:
+    world.services.elsewhere["shop"] = RequestError("no broker owns it; try again", ErrorCode.UNAVAILABLE)
+    assert Amqp(world, host="/shop").error().condition == "amqp:connection:forced"
 
 
 def test_the_host_does_not_tell_which_namespaces_there_are(world: World) -> None:

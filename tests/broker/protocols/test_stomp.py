@@ -19,6 +19,7 @@ from sievemq_broker.domain.work import TURN
 from sievemq_broker.protocols.stomp.mapping import address_of
 from sievemq_broker.session import SessionSettings
 from sievemq_broker.session.rights import Grant, Rights, Verb
+from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.body import decode_map, encode_map, encode_stream
 from sievemq_core.message.envelope import BODY, BODY_KIND, DELIVERY_MODE, DELIVERY_TIME, EXPIRATION, PRIORITY, BodyKind
 from sievemq_core.message.values import Float, Long
@@ -86,6 +87,20 @@ def test_the_namespace_comes_from_the_login_or_an_existing_host(world: World) ->
     other.say("SEND", b"3", destination="/queue/a")
     assert queue(world, "a", "tests").depth == 2
     assert queue(world, "a").depth == 1
+
+
+def test_a_namespace_of_another_broker_is_an_error_with_its_url(world: World) -> None:
+    details = {"url": "stomp://mq-2:61613", "shard": "b", "namespace": "tests"}
+    world.services.elsewhere["tests"] = RequestError("it is at stomp://mq-2:61613", ErrorCode.REDIRECT, details)
+    client = Stomp(world, login="@tests")
+    headers = client.error().headers
+    assert (headers["redirect"], headers["code"]) == ("stomp://mq-2:61613", "REDIRECT")
+    assert "mq-2" in headers["message"]
+    assert client.closed
+    world.services.elsewhere["tests"] = RequestError("no broker owns it; try again", ErrorCode.UNAVAILABLE)
+    later = Stomp(world, login="@tests").error().headers
+    assert later["code"] == "UNAVAILABLE"
+    assert "redirect" not in later
 
 
 def test_the_host_does_not_tell_which_namespaces_there_are(world: World) -> None:

@@ -72,7 +72,7 @@ def test_a_client_of_another_shard_is_told_its_owner(brokers: Brokers) -> None:
     assert [answer[0] for answer in answers["b1"]] == [Command.ERROR, Command.WELCOME]
     code, text, details = answers["b1"][0][2:5]
     assert code == ErrorCode.REDIRECT
-    assert details == {"url": brokers.b.url, "shard": "b"}
+    assert details == {"url": brokers.b.url, "shard": "b", "namespace": "b1"}
     assert "'b1' is in shard 'b'" in text
     assert brokers.cluster.rows == {"default": "a", "a1": "a", "b1": "b"}
 
@@ -100,7 +100,7 @@ def test_the_next_owner_knows_what_is_here(brokers: Brokers) -> None:
     brokers.a.stop()
     spare.wait_until_serving(DEADLINE)
     assert hello(spare, "space")[0] == Command.WELCOME
-    assert hello(brokers.b, "space")[4] == {"url": spare.url, "shard": "a"}
+    assert hello(brokers.b, "space")[4] == {"url": spare.url, "shard": "a", "namespace": "space"}
     spare.stop()
     answer = hello(brokers.b, "space")
     assert answer[2] == ErrorCode.UNAVAILABLE

@@ -382,7 +382,7 @@ def test_an_empty_namespace_changes_its_shard(tables: Tables) -> None:
     assert a.dropped == ["space"]
     told = a.enter("space")
     a.run()
-    assert told[0].details == {"url": "sievemq://b:7672", "shard": "b"}
+    assert told[0].details == {"url": "sievemq://b:7672", "shard": "b", "namespace": "space"}
     assert b.claim("space").shard == "b"
     assert b.placement.here("space")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ from sievemq_broker.protocols.sieve.connection import TABLE
 from sievemq_broker.session import AuthenticationError, Identity, Peer, Services, SessionSettings
 from sievemq_broker.session.rights import ALL_RIGHTS, Rights
 from sievemq_broker.session.verbs import OpenConsumer, Request
+from sievemq_core.errors import SieveError
 from sievemq_core.message.envelope import BodyKind, Envelope, pack_properties
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
@@ -42,6 +43,10 @@ class MemoryServices(Services[Peer]):
         self.rights: dict[str, Rights] = {}
         self.woken: list[SieveConnection] = []
         self.reports: list[tuple[str, BaseException]] = []
+        #: By namespace, why it cannot be entered here.
+        self.elsewhere: dict[str, SieveError] = {}
+        #: What is called once it is known where a namespace is, and its name; None if that is known at once.
+        self.placing: list[tuple[Callable[[str | SieveError, int], None], str]] | None = None
         self._ids = 0
 
     def connection_id(self) -> str:
@@ -52,6 +57,17 @@ class MemoryServices(Services[Peer]):
         if self.users is not None and (user is None or self.users.get(user) != password):
             raise AuthenticationError(f"user {user!r} or the password is wrong")
         return Identity(user, self.rights.get(user or "", ALL_RIGHTS))
+
+    def place(
+        self, peer: Peer, namespace: str, instead: str, later: Callable[[str | SieveError, int], None]
+    ) -> str | None:
+        found = super().place(peer, namespace, instead, later)
+        if found in self.elsewhere:
+            raise self.elsewhere[found]
+        if self.placing is None:
+            return found
+        self.placing.append((later, found or ""))
+        return None
 
     def now(self) -> int:
         return self.real + self.clock_offset

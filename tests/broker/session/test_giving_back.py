@@ -351,3 +351,19 @@ def test_at_once_and_in_slices_everybody_sees_the_same(
     steps = without_rivals(steps)
     expected = played(steps, hello, None)
     assert played(steps, hello, often(pattern), turn=1) == expected, "a slice is one message"
+
+
+def test_a_client_that_waits_in_a_namespace_that_is_deleted_enters_a_new_one(world: World) -> None:
+    """It waits for the client id of another one, which still gives back its messages. Nobody else is connected."""
+    client, _ = holding(world, client_id="me")
+    client.broker.lost(world.now)
+    new = Client(world)
+    say(new, Command.HELLO, 1, "", None, None, "me", 0, "", None, {})
+    before = new.broker.peer.namespace
+    assert new.broker.peer.agenda.behind
+    world.broker.delete_namespace("default")
+    world.works = True
+    world.settle()
+    assert new.take(Command.WELCOME)
+    assert new.broker.peer.namespace is world.broker.namespaces["default"]
+    assert new.broker.peer.namespace is not before

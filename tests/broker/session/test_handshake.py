@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sievemq_broker.session import SessionSettings
-from sievemq_core.errors import ErrorCode
+from sievemq_broker.session.life import OPEN
+from sievemq_broker.session.rights import Grant, Rights, Verb
+from sievemq_core.errors import ErrorCode, RequestError, SieveError
 from sievemq_core.wire.codec import pack
 from sievemq_core.wire.commands import Command
 
@@ -91,6 +95,74 @@ def test_http_on_the_wire_port_gets_an_error(world: World) -> None:
     client.broker.receive_data(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", world.now)
     assert client.broker.closing
     assert b"at most 65536 are accepted" in client.broker.data_to_send()
+
+
+REDIRECT = RequestError("it is at sievemq://b:1", ErrorCode.REDIRECT, {"url": "sievemq://b:1", "shard": "b"})
+
+
+def test_a_namespace_of_another_broker_ends_the_handshake_with_its_address(world: World) -> None:
+    world.services.elsewhere["shop"] = REDIRECT
+    client = Client(world)
+    client.hello(namespace="shop", client_id="me", keep=5_000)
+    assert client.fatal == (Command.ERROR, 0, ErrorCode.REDIRECT, REDIRECT.text, REDIRECT.details)
+    assert client.broker.closing
+    assert world.services.connections == {}
+    assert "shop" not in world.broker.namespaces
+    assert len(world.services.lost) == 0
+
+
+def test_a_redirect_leaves_the_lost_connection_as_it_is(world: World) -> None:
+    """The client resumes it where the namespace is; this broker may have it again later."""
+    lost = world.client(namespace="shop", keep=60_000)
+    world.services.elsewhere["shop"] = REDIRECT
+    new = Client(world)
+    new.hello(namespace="shop", resume=lost.broker.peer.member.id, keep=60_000)
+    assert new.fatal is not None
+    assert new.fatal[2] == ErrorCode.REDIRECT
+    assert lost.broker.peer.life.state == OPEN
+    del world.services.elsewhere["shop"]
+    world.client(namespace="shop", resume=lost.broker.peer.member.id, keep=60_000)
+
+
+def test_a_handshake_waits_until_it_is_known_where_the_namespace_is(world: World) -> None:
+    world.services.placing = []
+    client = Client(world)
+    client.hello(namespace="shop")
+    assert not client.take(Command.WELCOME)
+    other = Client(world)
+    other.hello(namespace="gone")
+    (later, _), (too_late, _) = world.services.placing
+    other.broker.lost(world.now)
+    too_late("gone", world.now)
+    assert "gone" not in world.broker.namespaces
+    later("shop", world.now)
+    world.settle()
+    assert client.take(Command.WELCOME)
+    assert client.broker.peer.namespace.name == "shop"
+    assert world.services.reports == []
+
+
+@pytest.mark.parametrize("answer", [REDIRECT, "no name of a namespace" * 50])
+def test_what_is_found_out_late_may_end_the_handshake(world: World, answer: SieveError | str) -> None:
+    world.services.placing = []
+    client = Client(world)
+    client.hello(namespace="shop")
+    if isinstance(answer, str):
+        world.broker.settings = replace(world.broker.settings, max_namespaces=0)
+    world.services.placing[0][0](answer, world.now)
+    world.settle()
+    assert client.fatal is not None
+    assert client.broker.closing
+    assert world.services.connections == {}
+
+
+def test_rights_are_checked_before_anybody_is_asked(world: World) -> None:
+    world.services.rights = {"ann": Rights([Grant(frozenset({Verb.SEND}), "*", "mine")])}
+    world.services.elsewhere["shop"] = REDIRECT
+    client = Client(world)
+    client.hello(user="ann", namespace="shop")
+    assert client.fatal is not None
+    assert (client.fatal[2], client.fatal[4]) == (ErrorCode.AUTHENTICATION, {})
 
 
 def test_namespaces_are_apart(world: World) -> None:

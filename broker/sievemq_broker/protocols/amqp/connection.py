@@ -605,6 +605,7 @@ class AmqpConnection(ForeignConnection[FrameParser, AmqpOutbox]):
             )
             self.outbox.opened(min(theirs.max_frame_size, FRAME_BYTES))
 
+        self.outbox.opening(theirs.hostname)
         self.outbox.expect(0, welcomed)
         product = (theirs.properties or {}).get("product", "")
         agent = f"AMQP 1.0 {product}".strip()

@@ -76,18 +76,30 @@ class UnknownTransactionError(RequestError):
         super().__init__(f"there is no transaction {shown(name)}; it was discharged, or never declared here")
 
 
-def error_of(error: SieveError, tag: bytes | None = None) -> Error:
+def error_of(error: SieveError, tag: bytes | None = None, hostname: str | None = None) -> Error:
     """An error as a structure of AMQP.
 
     Args:
+        hostname: that the client has named in its open.
         tag: of the delivery that has caused it; None if that was none. A client whose link is detached by the error of
             a settled delivery has no other sign of which one it was.
     """
     details: dict[Any, Any] = {} if tag is None else {Symbol("delivery-tag"): tag}
     if error.code is ErrorCode.INVALID_CLIENT_ID:
         details = {Symbol("invalid-field"): Symbol("container-id")}
+    if error.code is ErrorCode.REDIRECT:
+        details = _redirect(error, hostname)
     if isinstance(error, (FramingError, SessionError, LinkError, UnknownTransactionError)):
         condition = error.condition
     else:
         condition = _CONDITIONS[error.code]
     return Error(condition=condition, description=error.text, info=details or None)
+
+
+def _redirect(error: SieveError, hostname: str | None) -> dict[Any, Any]:
+    """Where to connect instead (part 2, section 2.8.16). A hostname that names the namespace names it there as well."""
+    host, _, port = str(error.details["url"]).partition("://")[2].rpartition(":")
+    host = host.strip("[]")
+    is_named = hostname is not None and hostname.removeprefix("/") == error.details.get("namespace")
+    named = hostname if is_named else host
+    return {Symbol("hostname"): named, Symbol("network-host"): host, Symbol("port"): int(port)}

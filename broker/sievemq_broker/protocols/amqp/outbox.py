@@ -69,8 +69,8 @@ class AmqpOutbox(ForeignOutbox):
     """
 
     __slots__ = (
-        "_awaited", "_behind", "_commits", "_frame", "_now", "_oversized", "_owing", "_passed", "_returned", "_written",
-        "consumers", "dropped", "stage", "unfinished",
+        "_awaited", "_behind", "_commits", "_frame", "_hostname", "_now", "_oversized", "_owing", "_passed",
+        "_returned", "_written", "consumers", "dropped", "stage", "unfinished",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +80,8 @@ class AmqpOutbox(ForeignOutbox):
         self._now = now
         #: The largest frame that the client accepts.
         self._frame = MIN_FRAME
+        #: What the client has named in its open.
+        self._hostname: str | None = None
         self.stage = Stage.START
         #: Deliveries of the client whose last transfer has not arrived.
         self.unfinished = Unfinished()
@@ -418,6 +420,10 @@ class AmqpOutbox(ForeignOutbox):
                 error = error.having(condition="amqp:resource-deleted")
             self._detach(consumer, error)
 
+    def opening(self, hostname: str | None) -> None:
+        """The client has sent open, and wants to reach this host."""
+        self._hostname = hostname
+
     def fail(self, error: SieveError) -> None:
         """Send close as the last frame, or its equivalent in the handshake."""
         if self.stage in (Stage.SASL, Stage.CHALLENGED):
@@ -425,6 +431,6 @@ class AmqpOutbox(ForeignOutbox):
         elif self.stage is not Stage.START:
             if self.stage is Stage.HEADER and self.is_new:
                 self.frame(Open(container_id=self._settings.broker, properties={_NOT_ESTABLISHED: True}))
-            self.frame(Close(error=error_of(error)))
+            self.frame(Close(error=error_of(error, hostname=self._hostname)))
         else:
             self.write(AMQP_HEADER)

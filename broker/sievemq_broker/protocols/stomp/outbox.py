@@ -260,6 +260,8 @@ class StompOutbox(ForeignOutbox):
         lines = [("message", first), ("code", error.code.name), ("content-type", "text/plain")]
         if self._blamed is not None:
             lines.append(("receipt-id", self._blamed))
+        if error.code is ErrorCode.REDIRECT:
+            lines.append(("redirect", str(error.details["url"])))
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             lines.append(("version", "1.2,1.1,1.0"))
         self.write(encode("ERROR", lines, error.text.encode("utf-8", "replace"), self.version))
