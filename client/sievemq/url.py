@@ -394,6 +394,18 @@ def host_of(part: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def address_of(url: object) -> tuple[bool, tuple[str, int]]:
+    """Whether a URL wants TLS, and its first host and port; nothing else in it counts.
+
+    Raises:
+        InvalidURLException: it is none.
+    """
+    parsed = parse_url(url) if isinstance(url, str) else None
+    if parsed is None:
+        raise InvalidURLException("that is not the URL of a broker")
+    return parsed.secure, parsed.hosts[0]
+
+
 def _namespace(path: str) -> str:
     if "/" in path.rstrip("/"):
         raise InvalidURLException(f"a namespace is one name, not {path!r:.80}; write %2F for a '/' in it")

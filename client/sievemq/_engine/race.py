@@ -7,12 +7,17 @@ from typing import Final, TypeAlias
 
 from sievemq._engine.repair import is_passing
 from sievemq.exceptions import InvalidURLException, JMSException
+from sievemq.url import address_of
+from sievemq_core.errors import ErrorCode
+from sievemq_core.harmless import harmless
 
 Host: TypeAlias = tuple[int, tuple[str, int]]
 """Its number in the URL; host name and port."""
 
 #: Milliseconds that a host is ahead of the next one at most.
 _LONGEST_LEAD: Final = 2_000
+#: Redirects in a row that are followed.
+_MOST_REDIRECTS: Final = 4
 #: Seconds for the last word to a host that has lost the race.
 LEAVE_SECONDS: Final = 1.0
 
@@ -20,7 +25,7 @@ LEAVE_SECONDS: Final = 1.0
 class Race:
     """One round over the hosts. They are tried in their order, each with a lead over the next one: a fraction of the
     time that is left. A host that fails is followed by the next at once. One that is overtaken may still welcome the
-    client first.
+    client first. One that redirects the client is replaced by the host that it names, which is tried at once.
 
     Times are milliseconds of any clock that never goes back.
 
@@ -29,16 +34,25 @@ class Race:
         now: the present time.
         until: when the round ends.
         patience: how much time there is in all: leads are fractions of that, if it is less.
+        secure: the client uses TLS. It is not redirected to a host without, nor the other way round.
 
     Attributes:
         until: when the round ends.
     """
 
-    __slots__ = ("_begun", "_errors", "_hosts", "_next_at", "_patience_ends", "until")
+    __slots__ = (
+        "_begun", "_errors", "_hosts", "_next_at", "_patience_ends", "_redirected", "_redirects", "_secure", "until",
+    )  # fmt: skip
 
-    def __init__(self, hosts: Sequence[Host], now: int, until: int, patience: int | None = None) -> None:
-        self._hosts = hosts
+    def __init__(
+        self, hosts: Sequence[Host], now: int, until: int, patience: int | None = None, *, secure: bool = False
+    ) -> None:
+        self._hosts = list(hosts)
+        self._secure = secure
         self._begun = 0
+        #: Hosts that were named by a redirect, and are not begun; by number, how many redirects led there.
+        self._redirected: list[Host] = []
+        self._redirects: dict[int, int] = {}
         self._errors: dict[int, JMSException] = {}
         self._next_at = now
         self.until = until
@@ -46,6 +60,8 @@ class Race:
 
     def next(self, now: int) -> Host | None:
         """The host to begin with now; None if none is due."""
+        if self._redirected and now < self.until:
+            return self._redirected.pop(0)
         if self._begun == len(self._hosts) or now >= self.until:
             return None
         if now < self._next_at and len(self._errors) < self._begun:
@@ -57,11 +73,40 @@ class Race:
 
     def wait(self, now: int) -> int:
         """Milliseconds after which :meth:`next` or :attr:`until` is due."""
+        if self._redirected:
+            return 0
         due = self._next_at if self._begun < len(self._hosts) else self.until
         return max(0, min(due, self.until) - now)
 
     def failed(self, number: int, error: JMSException) -> None:
+        """A host has not welcomed the client."""
+        if error.get_error_code() == ErrorCode.REDIRECT.name:
+            found = self._follow(number, error)
+            if found is None:
+                return
+            error = found
         self._errors[number] = error
+
+    def _follow(self, number: int, error: JMSException) -> JMSException | None:
+        """Go on with the host that a redirect names. Returns the reason if that is not possible."""
+        url = error.details.get("url")
+        text = harmless(str(url)[:200])
+        try:
+            secure, address = address_of(url)
+        except InvalidURLException as wrong:
+            return JMSException(f"the broker redirects to {text}: {wrong}", "REDIRECT", error)
+        if secure is not self._secure:
+            instead = "sievemq" + "s" * secure
+            reason = f"write {instead}:// in the URL" if secure else "which has no TLS; the client does not follow"
+            return JMSException(f"the broker redirects to {text}, {reason}", "REDIRECT", error)
+        redirects = self._redirects[number] = self._redirects.get(number, 0) + 1
+        if redirects > _MOST_REDIRECTS:
+            reason = f"{redirects} redirects in a row, the last one to {text}; the brokers do not agree at present"
+            return JMSException(reason, "CONNECTION_FAILED", error)
+        at = next(at for at, (each, _) in enumerate(self._hosts) if each == number)
+        host = self._hosts[at] = number, address
+        self._redirected.append(host)
+        return None
 
     def is_over(self, now: int) -> bool:
         return now >= self.until or len(self._errors) == len(self._hosts)

@@ -99,9 +99,12 @@ class Terms:
         """Note host and port of the present transport."""
         self.peer = peer
 
-    def hosts(self, configured: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
-        """Where the broker may be found again: the hosts of the URL, then those that it has named. None moves."""
-        return [*configured, *(other for other in self.others if other not in configured)]
+    def hosts(self, configured: Sequence[tuple[str, int]]) -> tuple[Sequence[tuple[str, int]], int]:
+        """Where the broker may be found again: the hosts of the URL, those that it has named, and the one to which the
+        client was redirected; and the number of the one that it was connected to last."""
+        peer = self.peer
+        hosts = list(dict.fromkeys((*configured, *self.others, *(() if peer is None else (peer,)))))
+        return hosts, 0 if peer is None else hosts.index(peer)
 
     def _learn(self, peers: object) -> None:
         for peer in peers if isinstance(peers, (list, tuple)) else ():

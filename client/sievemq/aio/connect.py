@@ -48,7 +48,8 @@ async def connect(url: BrokerURL, user: str | None, password: str | None) -> tup
         pause = repair.pause(int(loop.time() * 1000.0), random.random())  # noqa: S311  not for secrets
         await asyncio.sleep(pause / 1000.0)
         now = int(loop.time() * 1000.0)
-        race = Race(repair.order(url.hosts, 0), now, now + chosen.connect_timeout, repair.left(now) or None)
+        left = repair.left(now) or None
+        race = Race(repair.order(url.hosts, 0), now, now + chosen.connect_timeout, left, secure=url.secure)
         found = await attempt(race, reach, greet)
         if found is not None:
             break
@@ -63,6 +64,7 @@ async def connect(url: BrokerURL, user: str | None, password: str | None) -> tup
         loop,
         chosen.request_timeout,
         hosts=url.hosts,
+        secure=url.secure,
         repair=repair,
         reach=reach,
         greet=greet,

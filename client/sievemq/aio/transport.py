@@ -115,6 +115,7 @@ class Transport(asyncio.Protocol):
         loop: the running loop; the connection belongs to it.
         patience: milliseconds that a request may take; 0 for no limit.
         hosts: where a broker may be found again.
+        secure: over TLS.
         repair: when to reconnect; None for never.
         reach: how to connect.
         greet: makes a HELLO for a host.
@@ -127,14 +128,13 @@ class Transport(asyncio.Protocol):
         paused: the peer does not read as fast as we write.
         ended: done once the loop's transport is closed, for good.
         lock: raises on other loops.
-        at: number of the host that it is connected to.
     """
 
     __slots__ = (
         "_acknowledging", "_beat", "_connect_timeout", "_drained", "_flushing", "_greet", "_hosts",
         "_limiting", "_limits", "_looks", "_lost", "_opened", "_outages", "_patience", "_reach", "_repair",
-        "_repairing", "_transport", "_waits_since", "asked", "asleep", "at", "busy_poll", "ended", "engine", "lock",
-        "loop", "paused",
+        "_repairing", "_secure", "_transport", "_waits_since", "asked", "asleep", "busy_poll", "ended", "engine",
+        "lock", "loop", "paused",
     )  # fmt: skip
 
     def __init__(
@@ -144,16 +144,16 @@ class Transport(asyncio.Protocol):
         patience: int,
         *,
         hosts: Sequence[tuple[str, int]] = (),
+        secure: bool = False,
         repair: Repair | None = None,
         reach: Reach | None = None,
         greet: Greet | None = None,
         connect_timeout: int = 10_000,
     ) -> None:
-        self.at = 0
         self.busy_poll = engine.options.busy_poll / 1e6 if _give_way is not None else 0.0
         self._waits_since = 0.0
         self._looks = self.asked = False
-        self._hosts = hosts
+        self._hosts, self._secure = hosts, secure
         self._repair, self._reach, self._greet = repair, reach, greet
         self._connect_timeout = connect_timeout
         self._repairing: asyncio.Task[None] | None = None
@@ -517,7 +517,6 @@ class Transport(asyncio.Protocol):
         """Continue on the socket of a host that has welcomed the client."""
         socket, handshake = found.transport, found.handshake
         assert handshake is not None
-        self.at = found.number
         self._opened = int(self.loop.time() * 1000.0)
         try:
             self.engine.welcomed(handshake)
@@ -632,8 +631,12 @@ class Transport(asyncio.Protocol):
         if left <= 0:
             engine.give_up()
             return
-        hosts = engine.terms.hosts(self._hosts)
-        race = Race(repair.order(hosts, self.at), now, now + min(left, self._connect_timeout))
+        race = Race(
+            repair.order(*engine.terms.hosts(self._hosts)),
+            now,
+            now + min(left, self._connect_timeout),
+            secure=self._secure,
+        )
         found = await attempt(race, reach, greet)
         if found is None:
             if race.refusal is not None:

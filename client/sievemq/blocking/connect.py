@@ -41,7 +41,7 @@ def connect(url: BrokerURL, user: str | None, password: str | None) -> tuple[Cli
         time.sleep(repair.pause(_milliseconds(), random.random()) / 1000.0)  # noqa: S311  not for secrets
         now = _milliseconds()
         left = repair.left(now)
-        race = Race(repair.order(url.hosts, 0), now, now + chosen.connect_timeout, left or None)
+        race = Race(repair.order(url.hosts, 0), now, now + chosen.connect_timeout, left or None, secure=url.secure)
         found = _attempt(race, reach, lambda peer: engine.hello(peer, closed_early(url)))
         if found is not None:
             break
@@ -56,7 +56,7 @@ def connect(url: BrokerURL, user: str | None, password: str | None) -> tuple[Cli
         found.sock,
         chosen.request_timeout,
         hosts=url.hosts,
-        at=found.number,
+        secure=url.secure,
         repair=repair,
         reach=reach,
         greet=lambda peer: engine.hello(peer, closed_early(url)),

@@ -379,7 +379,7 @@ class Transport:
         sock: connected; TLS is set up already. Belongs to the transport.
         request_timeout: milliseconds that the answer to a request may take; 0 for no limit.
         hosts: the hosts to reconnect to; none to not reconnect.
-        at: number of the host that `sock` is connected to.
+        secure: over TLS.
         greet: makes a HELLO for a host; called with :attr:`lock` held.
         connect_timeout: milliseconds for one round over the hosts.
 
@@ -393,10 +393,10 @@ class Transport:
     """
 
     __slots__ = (
-        "__weakref__", "_abandoned", "_at", "_backlog", "_close_by", "_connect_timeout", "_engine", "_greet", "_hosts",
-        "_more", "_opened", "_outages", "_pace", "_patience", "_reach", "_repair", "_selector", "_socket", "_stopping",
-        "_thread", "_users", "_wake_in", "_wake_out", "_watched", "asked", "asleep", "has_callbacks", "lead",
-        "lock", "rests",
+        "__weakref__", "_abandoned", "_backlog", "_close_by", "_connect_timeout", "_engine", "_greet", "_hosts",
+        "_more", "_opened", "_outages", "_pace", "_patience", "_reach", "_repair", "_secure", "_selector", "_socket",
+        "_stopping", "_thread", "_users", "_wake_in", "_wake_out", "_watched", "asked", "asleep", "has_callbacks",
+        "lead", "lock", "rests",
     )  # fmt: skip
 
     def __init__(
@@ -406,14 +406,14 @@ class Transport:
         request_timeout: int = 0,
         *,
         hosts: Sequence[tuple[str, int]] = (),
-        at: int = 0,
+        secure: bool = False,
         repair: Repair | None = None,
         reach: Reach | None = None,
         greet: Greet | None = None,
         connect_timeout: int = 10_000,
     ) -> None:
         self._engine = engine
-        self._hosts, self._at = hosts, at
+        self._hosts, self._secure = hosts, secure
         self._repair, self._reach, self._greet = repair, reach, greet
         self._connect_timeout = connect_timeout
         self._outages = 0  # those that the repair has counted
@@ -861,8 +861,12 @@ class Transport:
                 with self.lock:
                     engine.give_up()
                 return False
-            hosts = engine.terms.hosts(self._hosts)
-            race = Race(repair.order(hosts, self._at), now, now + min(left, self._connect_timeout))
+            race = Race(
+                repair.order(*engine.terms.hosts(self._hosts)),
+                now,
+                now + min(left, self._connect_timeout),
+                secure=self._secure,
+            )
             attempt = Attempt(race, reach, lambda peer: self.call(lambda: greet(peer)), self.wake)
             going_on = True
             while going_on and (seconds := attempt.step()) is not None:
@@ -899,7 +903,6 @@ class Transport:
             if not engine.repairing:
                 sock.close()
                 return False
-            self._at = found.number
             self._socket = sock
             self._more = self._tls
             self._selector.register(sock, selectors.EVENT_READ)

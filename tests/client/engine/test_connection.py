@@ -81,15 +81,24 @@ def test_the_brokers_that_welcome_names_are_tried_behind_the_hosts_of_the_url() 
     broker = FakeBroker()
     broker.welcome(peers=["a:1", "b:7672", "[::1]:5", "no host:x", "", 7])
     configured = [("z", 9), ("a", 1)]
-    known = broker.engine.terms.hosts(configured)
-    assert known == [("z", 9), ("a", 1), ("b", 7672), ("::1", 5)]
+    known, _ = broker.engine.terms.hosts(configured)
+    assert known[:4] == [("z", 9), ("a", 1), ("b", 7672), ("::1", 5)]
 
 
-def test_a_host_keeps_its_number_though_a_later_welcome_names_others() -> None:
+def test_the_host_that_the_client_was_connected_to_is_tried_first() -> None:
+    terms = Terms(EngineOptions(), lambda: 0)
+    assert terms.hosts([("a", 1), ("b", 1)]) == ([("a", 1), ("b", 1)], 0)
+    terms.connected_to(("b", 1))
+    assert terms.hosts([("a", 1), ("b", 1)]) == ([("a", 1), ("b", 1)], 1)
+    terms.connected_to(("c", 1))  # behind a redirect
+    assert terms.hosts([("a", 1), ("b", 1)]) == ([("a", 1), ("b", 1), ("c", 1)], 2)
+
+
+def test_later_welcomes_add_hosts_within_bounds() -> None:
     terms = Terms(EngineOptions(), lambda: 0)
     for peers in (["a:1", "b:1"], ["c:1", "b:1"], "b:1", None, [f"h{n}:1" for n in range(100)]):
         terms.welcome((Command.WELCOME, 1, "b", "i", "c", 0, {}, {"peers": peers}), 0)
-    known = terms.hosts([("a", 1)])
+    known, _ = terms.hosts([("a", 1)])
     assert known[:3] == [("a", 1), ("b", 1), ("c", 1)]
     assert len(known) == 16, "a broker must not fill the memory of its clients"
 
