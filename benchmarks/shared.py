@@ -187,7 +187,7 @@ class Node:
             connection.close()
 
     def figure(self, name: str) -> float:
-        """A metric; 0 if there is none."""
+        """A metric, the sum of its series; 0 if there is none."""
         connection = http.client.HTTPConnection("127.0.0.1", self._http, timeout=5)
         try:
             connection.request("GET", "/metrics")
@@ -196,7 +196,7 @@ class Node:
             return 0.0
         finally:
             connection.close()
-        return next((float(line.split()[1]) for line in lines if line.startswith(f"{name} ")), 0.0)
+        return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
 
     def kill(self) -> None:
         self._process.kill()
