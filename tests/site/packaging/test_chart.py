@@ -415,6 +415,14 @@ def test_each_volume_is_mounted_and_each_mount_has_a_volume(what: str) -> None:
 
 
 @needs_helm
+def test_no_value_changes_what_an_upgrade_may_not_change() -> None:
+    before, after = rendered("least"), Rendered(given({**MOST, "fullnameOverride": ""}))
+    for name in ("serviceName", "podManagementPolicy", "selector", "volumeClaimTemplates"):
+        assert before.brokers.get(name) == after.brokers.get(name), name
+    assert before.of("RoleBinding")["roleRef"] == after.of("RoleBinding")["roleRef"]
+
+
+@needs_helm
 def test_a_password_is_in_secrets_alone() -> None:
     release = rendered("most")
     secrets = [each["metadata"]["name"] for each in release.all if each["kind"] == "Secret"]
