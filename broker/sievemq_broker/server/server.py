@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import Settings
-from sievemq_broker.domain.store import AbandonedError, StoreError
+from sievemq_broker.domain.store import AbandonedError, AwayError, StoreError
 from sievemq_broker.domain.work import Job
 from sievemq_broker.protocols import PROTOCOLS, Spoken
 from sievemq_broker.server.credentials.authenticator import Authenticator
@@ -44,7 +44,7 @@ from sievemq_broker.server.watch.memory import MemoryLimit, memory_limit
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_broker.users.account import Users
-from sievemq_core.errors import ErrorCode
+from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.version import VERSION
 
 if TYPE_CHECKING:  # in memory there is no database
@@ -241,7 +241,10 @@ class Server:
         if settings.definitions is not None:
             from sievemq_broker.server.definitions import apply_at_start, without_others  # most brokers have none
 
-            ours, _ = await without_others(settings.definitions, self.placement, claims=True)
+            try:
+                ours, _ = await without_others(settings.definitions, self.placement, claims=True)
+            except RequestError as error:
+                raise AwayError(error.text) from None
             if made := apply_at_start(shard.broker, ours, settings, self.clock.now()):
                 self.audit.record("apply_definitions", via="file", touched=made, source=ours.origin)
         self._announced = self.clock.offset

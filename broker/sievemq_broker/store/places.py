@@ -24,7 +24,8 @@ class Places(Protocol):
         """The namespaces of a shard."""
 
     def all_names(self) -> dict[str, str]:
-        """All namespaces by name, and the shard of each."""
+        """The namespaces that exist by name, and the shard of each. Others have a row, too: it stays when one is
+        deleted, and may be there before one is made."""
 
     def find(self, names: Sequence[str]) -> dict[str, str]:
         """Of these namespaces those that have a row, and the shard of each."""

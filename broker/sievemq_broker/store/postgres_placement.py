@@ -25,6 +25,7 @@ _STORED: Final = (
     "SELECT key, shard FROM sievemq.definition "
     "WHERE shard = ANY (%s::text[]) AND kind = %s AND key = ANY (%s::bytea[]) ORDER BY shard DESC"
 )
+_EXISTING: Final = "SELECT key, shard FROM sievemq.definition WHERE shard = ANY (%s::text[]) AND kind = %s"
 _CLAIM: Final = (
     "INSERT INTO sievemq.namespace (name, shard) SELECT u.name, u.shard FROM unnest(%s::bytea[], %s::text[]) "
     "AS u (name, shard) ON CONFLICT (name) DO NOTHING"
@@ -60,13 +61,19 @@ class PostgresPlaces:
         return self._run(read)
 
     def all_names(self) -> dict[str, str]:
-        return self._run(lambda connection: _found(connection.execute("SELECT name, shard FROM sievemq.namespace")))
+        def read(connection: Connection) -> dict[str, str]:
+            found = _found(connection.execute("SELECT name, shard FROM sievemq.namespace"))
+            rows = connection.execute(_EXISTING, ([*set(found.values())], encoded(NAMESPACE)))
+            existing = {(bytes(key), shard) for key, shard in rows}
+            return {name: shard for name, shard in found.items() if (_key(name), shard) in existing}
+
+        return self._run(read)
 
     def find(self, names: Sequence[str]) -> dict[str, str]:
         return self._run(lambda connection: _found(connection.execute(_FIND, ([encoded(name) for name in names],))))
 
     def stored(self, names: Sequence[str], shards: Sequence[str]) -> dict[str, str]:
-        keys = {pack_value(b"", (name,))[4:]: name for name in names}
+        keys = {_key(name): name for name in names}
 
         def read(connection: Connection) -> dict[str, str]:
             found = connection.execute(_STORED, (sorted(shards), encoded(NAMESPACE), [*keys])).fetchall()
@@ -150,6 +157,11 @@ class PostgresPlaces:
 
 def _found(rows: Iterable[tuple[Any, ...]]) -> dict[str, str]:
     return {_text(name): shard for name, shard in rows}
+
+
+def _key(name: str) -> bytes:
+    """The key of the definition that says that a shard has a namespace."""
+    return pack_value(b"", (name,))[4:]
 
 
 def _text(name: bytes) -> str:

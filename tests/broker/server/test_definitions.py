@@ -17,7 +17,9 @@ from sievemq_broker.config import ConfigError, Settings, load
 from sievemq_broker.definitions import Definitions, definitions_of, parse_definitions
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.policy import DestinationPolicy, DomainSettings
+from sievemq_broker.domain.store import AwayError
 from sievemq_broker.domain.work import Budget, finish
+from sievemq_broker.server import definitions as server_definitions
 from sievemq_broker.server.definitions import (
     Change,
     Terms,
@@ -29,6 +31,7 @@ from sievemq_broker.server.definitions import (
 )
 from sievemq_broker.server.live_settings import MOST_PATTERNS, LiveSettings
 from sievemq_broker.users.account import User
+from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_testing import BrokerFactory
 
 from ..domain.support import message
@@ -377,6 +380,17 @@ def test_a_restored_broker_keeps_what_would_be_lost(tmp_path: Path, caplog: pyte
         ]
     assert "definitions.refused definition='default/subscription:audit' reason='it holds 1 message'" in caplog.text
     assert "definitions.applied source='definitions' changes=1 refused=1" in caplog.text
+
+
+def test_a_broker_whose_cluster_does_not_answer_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is started again, and defines its namespaces then."""
+
+    async def fail(*_: object, **__: object) -> None:
+        raise RequestError("the database has not answered", ErrorCode.UNAVAILABLE)
+
+    monkeypatch.setattr(server_definitions, "without_others", fail)
+    with pytest.raises(AwayError, match="has not answered"), EmbeddedBroker(definitions=shop()):
+        pass
 
 
 def test_what_a_limit_does_not_allow_is_refused(caplog: pytest.LogCaptureFixture) -> None:
