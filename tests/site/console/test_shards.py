@@ -42,6 +42,14 @@ def test_a_namespace_of_another_shard_is_a_link_to_its_console(page: Page, clust
     assert page.value("document.querySelector('table[aria-label=Shards] a').href") == f"{b.http_url}/"
 
 
+def test_the_console_begins_with_a_namespace_that_is_here(page: Page, cluster: Cluster) -> None:
+    cluster["b"].call(lambda broker: broker.namespace("b-1"))
+    page.open(f"{cluster['b'].http_url}/")
+    page.until("location.hash === '#/b-1/overview'")
+    page.shows("Deepest queues")
+    assert page.value("document.querySelector('.space select').value") == "b-1"
+
+
 def test_what_is_no_address_of_a_console_is_no_link(page: Page, cluster: Cluster) -> None:
     cluster.tables.own("b", "another", "javascript:alert(1)", "javascript:alert(1)//")
     open_view(page, cluster["a"], "#/b-1/queues")

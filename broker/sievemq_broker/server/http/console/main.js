@@ -1,6 +1,6 @@
 // The console: which view is shown, and when it is read anew.
 
-import { here, link } from "./address.js";
+import { go, here, link } from "./address.js";
 import { Refused, Unreachable, get, post } from "./api.js";
 import { summaryOf } from "./attention.js";
 import { away, h, put } from "./dom.js";
@@ -216,6 +216,8 @@ async function readBroker() {
     ]);
     setClock(broker.now);
     frame.describe(broker, list, rights);
+    const first = list.namespaces[0]?.name; // to begin with, where the default one is elsewhere
+    if (first && !here().path.length && list.elsewhere.some(({ name }) => name === "default")) go([first, "overview"]);
     frame.alert(summaryOf(attention));
   } catch (error) {
     fail(shown, error);
