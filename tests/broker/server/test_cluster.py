@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from tests.broker.protocols.amqp import AmqpSocket
 from tests.broker.server.wire_client import WireClient
 from tests.broker.store.sharing import DEADLINE, LONG, Cluster, SharingBroker, until
+from websockets.sync.client import connect as web_connect
+from websockets.typing import Subprotocol
 
 from sievemq_broker import EmbeddedBroker
 from sievemq_core.errors import ErrorCode, RequestError
@@ -155,3 +159,25 @@ def test_a_handshake_ends_with_the_reason_when_the_database_is_away() -> None:
         assert answer[2] == ErrorCode.UNAVAILABLE
         assert "the database has not answered" in answer[3]
         assert hello(brokers.a, "known")[0] == Command.WELCOME
+
+
+def test_clients_of_all_protocols_are_told_where_to_connect() -> None:
+    with ExitStack() as stack:
+        brokers = Brokers(stack, http=True, settings={"amqp_port": 0})
+        in_loop(brokers.a, "assign", "space", "b")
+        with AmqpSocket(brokers.a.server.port_of("amqp"), connect=False) as amqp:
+            amqp.connect(host="/space")
+            error = amqp.error()
+            assert error.condition == "amqp:connection:redirect"
+            port = brokers.b.server.port_of("amqp")
+            assert error.info == {"hostname": "/space", "network-host": "127.0.0.1", "port": port}
+        connect = "CONNECT\naccept-version:1.2\nhost:/space\n\n\0"
+        with socket.create_connection(("127.0.0.1", brokers.a.server.port_of("stomp")), DEADLINE) as stomp:
+            stomp.sendall(connect.encode())
+            port = brokers.b.server.port_of("stomp")
+            assert f"redirect:stomp\\c//127.0.0.1\\c{port}\n".encode() in stomp.recv(65_536)
+        url = brokers.a.http_url.replace("http", "ws", 1) + "/stomp"
+        with web_connect(url, subprotocols=[Subprotocol("v12.stomp")], proxy=None) as web:
+            web.send(connect)
+            elsewhere = brokers.b.http_url.replace("http", "ws", 1).replace(":", "\\c")
+            assert f"redirect:{elsewhere}/stomp\n" in str(web.recv(DEADLINE))
