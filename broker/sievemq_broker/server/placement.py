@@ -175,7 +175,7 @@ class Placement:
         Args:
             name, instead: as of :meth:`claim`.
             protocol: of the client.
-            port: of this broker, by which it has come.
+            port: of this broker, by which it has come; 0 if that is not known.
             then: called with the name of the namespace, if that takes a while and it is here; with REDIRECT or
                 UNAVAILABLE, if it is not; with "" if there is none.
 
@@ -198,7 +198,7 @@ class Placement:
             elif where.shard == self.shard:  # its shard is being changed since
                 self.claim(name, instead).add_done_callback(found)
             else:
-                then(elsewhere(where, protocol if port in self._ports else WEB))
+                then(elsewhere(where, WEB if port and port not in self._ports else protocol))
 
         self.claim(name, instead).add_done_callback(found)
         return None

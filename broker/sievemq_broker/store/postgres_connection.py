@@ -47,6 +47,11 @@ _BEGIN_BOUND: Final = f"{_BEGIN}; SET LOCAL transaction_timeout = '300s'"
 
 _R = TypeVar("_R")
 
+_CLUSTER_TABLES: Final = (
+    "SELECT to_regclass('sievemq.namespace') IS NOT NULL AND to_regclass('sievemq.placement') IS NOT NULL"
+)
+_CLUSTER_SHARDS: Final = "SELECT DISTINCT shard FROM sievemq.namespace ORDER BY shard"
+
 #: Classes of SQLSTATE, or single ones, after which the same call may succeed: the connection is gone, the server starts
 #: or stops, it is a replica, has no connection free, or has ended a transaction that stood in another's way.
 _AWAY: Final = ("08", "57", "25", "40", "53300", "55P03")
@@ -155,6 +160,31 @@ def check(connection: Connection, where: str) -> str:
     if version < FORMAT:
         raise StoreError(f"{where} has format {version}, not {FORMAT}; migrate it with `sievemq store migrate`")
     return str(database)
+
+
+def check_cluster(connection: Connection, where: str, shard: str, in_cluster: bool) -> None:
+    """Check that a broker and the database agree on whether namespaces are spread over several shards.
+
+    Args:
+        where: as of :func:`check`.
+        shard: of the broker.
+        in_cluster: the broker asks the table which namespaces the shard has.
+
+    Raises:
+        StoreError: they do not; the text says what to do.
+    """
+    has_tables = (connection.execute(_CLUSTER_TABLES).fetchone() or (False,))[0]
+    if in_cluster and not has_tables:
+        raise StoreError(
+            f"{where} has no tables for several shards (setting shards); make them with `sievemq store migrate`"
+        )
+    if has_tables and not in_cluster:
+        others = [name for (name,) in connection.execute(_CLUSTER_SHARDS)]
+        if shard in others and len(others) > 1:
+            raise StoreError(
+                f"in {where} namespaces are spread over the shards {', '.join(others)}; a broker without the setting "
+                f"shards would serve all of them from {shard}: give it the list that the other brokers have"
+            )
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from sievemq_broker.store.lease import Owner, ShardSight, Sight
 from sievemq_broker.store.postgres_connection import (
     Connection,
     check,
+    check_cluster,
     connect,
     end_writer,
     transaction,
@@ -95,10 +96,12 @@ class PostgresLeases:
         url: of the database, as libpq knows it.
         shard: name of the shard.
         timeout: seconds for which a call waits for an answer, half of the lease. It connects, too, if it must.
+        in_cluster: whether the broker knows of several shards, which must fit the database; None to not check that.
     """
 
-    def __init__(self, url: str, shard: str, *, timeout: float = 2.0) -> None:
+    def __init__(self, url: str, shard: str, *, timeout: float = 2.0, in_cluster: bool | None = None) -> None:
         self._url, self._shard, self._timeout = url, shard, timeout
+        self._in_cluster = in_cluster
         self.where = without_password(url)
         self._name = f"sievemq {shard} lease"
         self._silent = max(_SILENT_SECONDS, 2 * timeout)
@@ -195,6 +198,8 @@ class PostgresLeases:
             connection = connect(self._url, timeout=self._timeout, application=self._name)
             try:
                 database = check(connection, self.where)
+                if self._in_cluster is not None:
+                    check_cluster(connection, self.where, self._shard, self._in_cluster)
                 if self._database not in ("", database):
                     raise StoreError(f"{self.where} is another database than before")
             except BaseException:

@@ -9,17 +9,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from sievemq_broker.domain.journal import NAMESPACE
-from sievemq_broker.domain.store import FencedError, StoreError
+from sievemq_broker.domain.store import FencedError
 from sievemq_broker.store.blob import pack_value
 from sievemq_broker.store.lease import ShardSight
-from sievemq_broker.store.postgres_connection import Connection, check, connect, transaction, translated
+from sievemq_broker.store.postgres_connection import (
+    Connection,
+    check,
+    check_cluster,
+    connect,
+    transaction,
+    translated,
+)
 from sievemq_broker.store.postgres_leases import all_leases
 from sievemq_broker.store.postgres_rows import encoded
 from sievemq_broker.store_url import without_password
 
 _R = TypeVar("_R")
 
-_TABLES: Final = "SELECT to_regclass('sievemq.namespace') IS NOT NULL AND to_regclass('sievemq.placement') IS NOT NULL"
 _FIND: Final = "SELECT name, shard FROM sievemq.namespace WHERE name = ANY (%s::bytea[])"
 _STORED: Final = (
     "SELECT key, shard FROM sievemq.definition "
@@ -148,10 +154,7 @@ class PostgresPlaces:
             connection = self._connection = connect(self._url, timeout=self._timeout, application="sievemq placement")
             where = without_password(self._url)
             check(connection, where)
-            if not (connection.execute(_TABLES).fetchone() or (False,))[0]:
-                raise StoreError(
-                    f"{where} has no tables for several shards (setting shards); make them with `sievemq store migrate`"
-                )
+            check_cluster(connection, where, "", in_cluster=True)
         return self._connection
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from sievemq_broker.store.postgres_leases import PostgresLeases  # noqa: E402
 from sievemq_broker.store.postgres_placement import PostgresPlaces  # noqa: E402
 from sievemq_broker.store.postgres_tables import STATEMENTS  # noqa: E402
 
+OLD = r"no tables for several shards .* `sievemq store migrate`"
 OWNER = Owner("host 1", "sievemq://me:7672", "", "", "http://me:7680", '{"amqp": 5672}')
 
 
@@ -148,12 +150,32 @@ def test_the_shards_are_listed_with_what_their_owners_show(world: World) -> None
     assert found[world.a].owner == OWNER
 
 
-def test_a_database_without_these_tables_says_what_to_do(world: World) -> None:
+def test_a_broker_and_a_database_agree_on_whether_there_are_several_shards(world: World) -> None:
+    """A broker that does not know of the others would serve every namespace."""
     url = world.database.server.new_database()
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(url, autocommit=True) as connection:
         for statement in STATEMENTS:
             connection.execute(statement)
         connection.execute("DROP TABLE sievemq.placement")
-    places = PostgresPlaces(url, timeout=20)
-    with pytest.raises(StoreError, match=r"no tables for several shards .* `sievemq store migrate`"):
-        places.names("a")
+        with closing(PostgresPlaces(url, timeout=20)) as places, pytest.raises(StoreError, match=OLD):
+            places.names("a")
+        with (
+            closing(PostgresLeases(url, "a", timeout=20, in_cluster=True)) as leases,
+            pytest.raises(StoreError, match=OLD),
+        ):
+            leases.look()
+        with closing(PostgresLeases(url, "a", timeout=20, in_cluster=False)) as leases:
+            leases.look()
+        connection.execute("CREATE TABLE sievemq.placement ()")
+        connection.execute("INSERT INTO sievemq.namespace VALUES ('one', 'a')")
+        with closing(PostgresLeases(url, "a", timeout=20, in_cluster=False)) as leases:
+            leases.look()  # all of them are in this shard
+        connection.execute("INSERT INTO sievemq.namespace VALUES ('two', 'b')")
+        with (
+            closing(PostgresLeases(url, "a", timeout=20, in_cluster=False)) as leases,
+            pytest.raises(StoreError, match="over the shards a, b; a broker without the setting shards"),
+        ):
+            leases.look()
+        for known in (PostgresLeases(url, "a", timeout=20, in_cluster=True), PostgresLeases(url, "c", timeout=20)):
+            with closing(known):
+                known.look()

@@ -100,12 +100,13 @@ class Shared:
         self._url = settings.store
         self._shard = shard
         self._lease = settings.lease_seconds
+        self._in_cluster = bool(settings.shards)
         self.where = settings.shown_store or ""
 
     def leases(self) -> Leases:
         from sievemq_broker.store.postgres_leases import PostgresLeases  # of the extra `postgres`
 
-        return PostgresLeases(self._url, self._shard, timeout=self._lease / 2)
+        return PostgresLeases(self._url, self._shard, timeout=self._lease / 2, in_cluster=self._in_cluster)
 
     def follower(self, limit: int) -> Follower:
         from sievemq_broker.store import postgres_history  # noqa: F401  a takeover imports nothing
