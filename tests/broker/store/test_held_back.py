@@ -133,3 +133,24 @@ def test_a_large_commit_on_a_quiet_broker_is_written_ahead(broker: EmbeddedBroke
     ahead = sum(len(batch.accepted) for each in written for batch in each.ahead)
     assert 0 < ahead <= count
     assert ahead + sum(len(batch.accepted) for each in written for batch in each.parts) == count
+
+
+def test_what_is_told_of_a_tap_is_stored(broker: EmbeddedBroker) -> None:
+    """Another connection repeats an acknowledgement that is not stored yet."""
+    disk, tap = Disk(broker), ("t", "queue:q")
+    with WireClient(broker.port) as first, WireClient(broker.port) as again, WireClient(broker.port) as other:
+        made = first.open_session().request(Command.OPEN_TAP, *tap, "copy", None, None, {})[2]
+        send(first, 1, 10)
+        assert first.until(Command.CONFIRM)[1:] == (1, 1)
+        with disk.held():
+            first.say(Command.ACKNOWLEDGE_TAP, 9, *tap, made["id"], 1)
+            assert disk.writing.wait(DEADLINE)
+            again.say(Command.ACKNOWLEDGE_TAP, 1, *tap, made["id"], 1)
+            again.say(Command.OPEN_TAP, 2, *tap, "copy", None, None, {})
+            for _ in range(2):  # what came before is carried out by then
+                other.request(Command.PING)
+            again.sock.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                again.read()
+        again.sock.settimeout(DEADLINE)
+        assert [again.until(Command.OK)[2]["acknowledged"] for _ in range(2)] == [1, 1]

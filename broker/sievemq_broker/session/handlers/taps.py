@@ -46,6 +46,7 @@ def on_open_tap(peer: Peer, command: OpenTap, now: int) -> None:
     if type(reader) is str:
         tap.take_claim(reader, peer.member.id, peer.services.connections)
     tap.read_by(this)
+    peer.owe_all()
     peer.out.answer(command.request, {"made": tap.origin.is_request(this), **_state(tap)})
 
 
@@ -77,6 +78,7 @@ def on_acknowledge_tap(peer: Peer, command: AcknowledgeTap, now: int) -> None:
     """The reader has processed everything up to a sequence."""
     tap = _the_tap(peer, command)
     tap.acknowledge(command.id, command.upto, now)
+    peer.owe_all()  # a repeated one changes nothing, and the first may not be stored yet
     peer.out.answer(command.request, _state(tap))
 
 
