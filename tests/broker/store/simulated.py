@@ -29,17 +29,22 @@ from sievemq_broker.domain.saved import SavedBatch, SavedState
 from sievemq_broker.domain.store import AwayError, FencedError, StoreError
 from sievemq_broker.protocols.sieve import SieveConnection
 from sievemq_broker.protocols.sieve.connection import TABLE
+from sievemq_broker.server.durability.candidates import Candidate, Candidates
 from sievemq_broker.server.durability.commits import Commits, Holder
 from sievemq_broker.server.durability.keeper import Keeper
 from sievemq_broker.server.durability.progress import Progress
+from sievemq_broker.server.durability.slot import Slot
 from sievemq_broker.server.durability.worker import Worker
+from sievemq_broker.server.placement import Placement
 from sievemq_broker.session import Peer, SessionSettings
 from sievemq_broker.session.life import CLOSING, GONE
 from sievemq_broker.store.follower import Follower
 from sievemq_broker.store.lease import FOLLOWING, OWNING, Lease, Owner, Sight, Terms
+from sievemq_core.errors import SieveError
 from sievemq_core.wire.connection import WireConnection
 
 from .following import Reading, Tables, TableStore, anatomy
+from .simulated_names import Names, SimPlaces
 from .support import name_of
 
 if TYPE_CHECKING:
@@ -100,6 +105,8 @@ class World:
         self.follows = fault in FOLLOWERS or (not fault and bool(seed % 2))
         self.now = 0.0
         self.is_calm = True
+        #: Clients that come and go stay away.
+        self.is_over = False
         #: How often a message to or from the database is slow.
         self.slow = self.chance.choice((0.01, 0.03, 0.15))
         self._events: list[tuple[float, int, Event]] = []
@@ -110,6 +117,7 @@ class World:
         self.runs = 0
         self.server = Server()
         self.databases = {shard: Database(self, shard) for shard in shards}
+        self.names = Names(self)
         self.processes: list[Process | None] = [None] * machines
         self.partitions: set[int] = set()
         #: Seconds by which the wall clock of each machine is ahead.
@@ -123,8 +131,9 @@ class World:
         (database,) = self.databases.values()
         return database
 
-    def count(self, what: str) -> None:
+    def count(self, what: str) -> int:
         self.counts[what] = self.counts.get(what, 0) + 1
+        return self.counts[what]
 
     def promote(self, lag: float) -> None:
         """A replica becomes the primary that lacks the commits of the last seconds."""
@@ -237,6 +246,7 @@ class Database:
         as_seen = (row.token, row.beat, row.released) == (seen.token, seen.beat, seen.released)
         if not as_seen and self.world.fault != "take without comparing":
             return False
+        self.world.names.settle(self.shard)
         if token in self.tokens and token != row.token and not self.world.loses:
             self.world.blame("I4: a token comes again")
         self.note()
@@ -270,6 +280,7 @@ class Database:
 
     def write(self, token: str, write: Write, now: int) -> None:
         fault, following = self.world.fault, self.store.next_write
+        self.world.names.settle(self.shard)
         fenced = token != self.row.token
         if fenced and fault != "fence after commit":
             raise FencedError("another owner")
@@ -281,6 +292,7 @@ class Database:
             raise FencedError(f"{write.number - following} writes are lost")
         new = {str(name_of(packed)): part.base | place for part in write.parts for place, packed in _accepted(part)}
         self._check(write, new)
+        self.world.names.check(self.shard, write)
         touched = frozenset(new) | {name for number in _outcomes(write) if (name := self.names.get(number))}
         self.note(tuple(new), touched)
         if self.world.loses:
@@ -543,6 +555,8 @@ class Loop:
 
     def __init__(self, process: Process) -> None:
         self._process = process
+        #: What threads have passed to the loop, in order.
+        self._passed: deque[Act] = deque()
 
     def time(self) -> float:
         return self._process.clock()
@@ -555,7 +569,8 @@ class Loop:
 
     def call_soon_threadsafe(self, act: Callable[..., object], *args: object) -> Event:
         process = self._process
-        return process.after(process.world.far() + process.worker_delay, lambda: act(*args))
+        self._passed.append(lambda: act(*args))
+        return process.after(process.world.far() + process.worker_delay, lambda: self._passed.popleft()())
 
     def create_future(self) -> asyncio.Future[None]:
         return asyncio.Future(loop=self)  # type: ignore[arg-type]
@@ -618,6 +633,14 @@ class SimServices(MemoryServices):
     def note_progress(self, client: Peer) -> None:
         self._process.commits.note(client)
 
+    def place(
+        self, peer: Peer, namespace: str, instead: str, later: Callable[[str | SieveError, int], None]
+    ) -> str | None:
+        placement = self._process.placement
+        if placement is None:
+            return super().place(peer, namespace, instead, later)
+        return placement.enter(namespace, instead, "sieve", 0, lambda found: later(found, self.now()))
+
     def report(self, peer: Peer, doing: str, error: BaseException) -> None:
         self._process.world.blame(f"a fault of the broker: {doing}: {error!r}")
 
@@ -655,39 +678,59 @@ class HastyLease(Lease):
         super().answered(self.clock() if self.fault == "lease counted from the answer" else asked)
 
 
-class Candidate:
-    """A shard that a process follows, or owns.
+class SimFollowing:
+    """Builds the messages of a shard, in steps of its process."""
+
+    def __init__(self, follower: Follower, shard: str, number: int) -> None:
+        self.follower = follower
+
+    def start(self) -> None:
+        pass
+
+    def drop(self) -> None:
+        pass
+
+
+class Ward:
+    """A shard as one process sees it, before and after it is taken.
 
     Attributes:
         before: what a follower has read, for a planted fault.
+        follower: has built its messages; None if nothing is built.
+        keeper: there once it is followed.
     """
 
-    is_warm = True
+    keeper: Keeper
+    is_shared = True
     writes = 0
 
     def __init__(self, process: Process, database: Database) -> None:
-        world, chance = process.world, process.world.chance
+        world = process.world
         self.process = process
         self.database = database
         self.before: TableStore | None = None
-        self.follower = Follower(SimListing(process, database), after=0.0) if world.follows else None
-        self.lease = HastyLease(TERMS, f"{chance.getrandbits(64):016x}")
+        self.follower: Follower | None = None
+        self.lease = HastyLease(TERMS, f"{world.chance.getrandbits(64):016x}")
         self.lease.fault, self.lease.clock = world.fault, process.lease_clock
-        machine = f"machine{process.slot}"
+
+    def keep(self, candidate: Candidate, slot: Slot) -> Keeper:
+        process, machine = self.process, f"machine{self.process.slot}"
         self.keeper = Keeper(
             process.loop,
             self.lease,
-            SimLeases(process, database),
+            SimLeases(process, self.database),
             Owner(machine, f"sievemq://{machine}", process.address, ""),
-            self,
+            candidate,
             self,
             worker=SimWorker(process),
             prober=SimWorker(process),
             now=process.lease_clock,
             probe=self._accepts,
-            asks=world.runs % 4 == 0,
+            slot=slot,
+            shard=candidate.name,
+            asks=process.asks,
         )
-        self.keeper.start()
+        return self.keeper
 
     def _accepts(self, address: str) -> bool:
         """Whether the kernel of that machine accepts a connection."""
@@ -696,13 +739,15 @@ class Candidate:
             return False
         return any(each is not None and address == each.address for each in world.processes)
 
+    # -- of a source ------------------------------------------------------------------------------------------------
+
+    def follower_of(self, limit: int) -> Follower:
+        follower = Follower(SimListing(self.process, self.database), after=0.0)
+        if self.process.world.follows:
+            self.follower = follower
+        return follower
+
     # -- what the keeper reports ------------------------------------------------------------------------------------
-
-    def follow(self) -> None:
-        """Another process owns the shard."""
-
-    def taken(self) -> None:
-        self.process.taken(self)
 
     def silence(self, reason: str | None) -> None:
         self.process.silence(reason)
@@ -720,6 +765,15 @@ class Candidate:
         return self.process.hangs(seconds)
 
 
+class SimSource:
+    """Where a shard is stored, for a follower."""
+
+    is_shared = True
+
+    def __init__(self, ward: Ward) -> None:
+        self.follower = ward.follower_of
+
+
 class Process:
     """One run of a broker process: it follows, takes a shard, serves it, until it is killed or gone.
 
@@ -728,6 +782,7 @@ class Process:
 
     Attributes:
         own: the shard that it has taken; the first that it follows before that.
+        placement: where namespaces are; None in a world with one shard.
     """
 
     broker: Broker
@@ -753,10 +808,24 @@ class Process:
         self._dirty: dict[Link, None] = {}
         self._fed: dict[Link, None] = {}
         self._turn_due = False
-        self._serves = False
+        self._serves = self._is_owner = False
         self._read_at = world.now
-        self._candidates = [Candidate(self, database) for database in world.databases.values()]
-        self.own = self._candidates[0]
+        self.asks = world.runs % 4 == 0
+        self._wards = {shard: Ward(self, database) for shard, database in world.databases.items()}
+        self.own = next(iter(self._wards.values()))
+        sources: Any = {shard: SimSource(ward) for shard, ward in self._wards.items()}
+        following: Any = SimFollowing
+        self._candidates = Candidates(sources, 0, following)
+        self.placement: Placement | None = None
+        if len(world.databases) > 1:
+            self.placement = Placement(
+                self.loop, SimPlaces(self), tuple(world.databases), self, worker=SimWorker(self), ports=(0,)
+            )
+        self._candidates.start(
+            lambda candidate, slot: self._wards[candidate.name].keep(candidate, slot),
+            self._taken,
+            lambda error: self.leave_for(str(error)),
+        )
         self.after(0.25, self._tick)
 
     @property
@@ -789,10 +858,13 @@ class Process:
 
     # -- what a keeper reports --------------------------------------------------------------------------------------
 
-    def taken(self, own: Candidate) -> None:
+    def _taken(self, candidate: Candidate) -> None:
         """A shard is this process's: restore it."""
+        own = self._wards[candidate.name]
         world, database = self.world, own.database
-        self.own = own
+        if self._is_owner:
+            world.blame("I4: a process owns two shards")
+        self.own, self._is_owner = own, True
 
         def read() -> None:
             if not world.server.is_up or self.slot in world.partitions:
@@ -860,9 +932,39 @@ class Process:
         progress = kept(journal, self.services)
         progress.restore(store, self.wall() + KEEP, self.broker)
         self.commits.start(progress)
+        if self.placement is None:
+            self._serve()
+        else:
+            names = [name for name in self.broker.namespaces if name != "default"]
+            self.placement.own(database.shard, self.token, names).add_done_callback(self._placed)
+
+    def _placed(self, owned: asyncio.Future[None]) -> None:
+        if owned.exception() is None:
+            self._serve()
+        else:
+            self.leave_for(str(owned.exception()))
+
+    def _serve(self) -> None:
         self._serves = True
         self.own.keeper.restored()
-        world.count("restores")
+        self.world.count("restores")
+
+    # -- namespaces ---------------------------------------------------------------------------------------------------
+
+    def use_of(self, namespace: str) -> str | None:
+        """As of Shard in server/shard.py."""
+        space = self.broker.namespaces.get(namespace)
+        if space is None:
+            return None
+        connected = any(peer.namespace is space for peer in self.services.connections.values())
+        if connected or space.destinations or self.services.lost.number_in(namespace):
+            return "in use"
+        return None
+
+    def drop(self, namespace: str, then: Act) -> None:
+        self.broker.delete_namespace(namespace)
+        self.commits.synced().add_done_callback(lambda synced: None if synced.cancelled() else then())
+        self.worked()
 
     def _compare(self, saved: TableStore) -> None:
         """I11: all of it is as it would be had nothing been followed."""
@@ -923,14 +1025,14 @@ class Process:
 
     def _tick(self) -> None:
         self.after(0.25, self._tick)
-        if self.lease.state == FOLLOWING:
+        if not self._is_owner:
             self._follow()
         if self._serves and self.lease.state == OWNING:
             self.broker.due(self.wall())
             self.commits.sweep()
 
     def _follow(self) -> None:
-        for each in self._candidates:
+        for each in self._wards.values():
             if each.follower is not None and self.world.chance.random() < 0.3:
                 try:
                     each.follower.step(self.clock())
@@ -938,7 +1040,7 @@ class Process:
                     self.world.count("steps without an answer")
         if self.world.now >= self._read_at + 2.0:
             self._read_at = self.world.now
-            for each in self._candidates:
+            for each in self._wards.values():
                 each.before = each.database.store.copy()
 
     # -- the end --------------------------------------------------------------------------------------------------

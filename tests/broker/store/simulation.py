@@ -4,6 +4,7 @@ answers, copies of writes that commit late, clocks that are set, and promoted re
     python -m tests.broker.store.simulation --seeds 2000
     python -m tests.broker.store.simulation --fault "no gate" --seeds 100 --first
     python -m tests.broker.store.simulation --seed 17 --loses
+    python -m tests.broker.store.simulation --cluster --seeds 500
 
 Producers, transacted producers, a publisher of batches, a relay, consumers and a durable subscriber speak the protocol.
 What leaves a broker is checked as it leaves, and each write as it commits:
@@ -19,10 +20,14 @@ What leaves a broker is checked as it leaves, and each write as it commits:
     I9   a repeated send takes effect once, and a client is never told of a send that is not stored
     I10  the delivery count of a message never falls
     I11  an owner restores what the database has
+    I12  a namespace is in one shard
     I13  once all is well, a process owns the shard, and everything arrives
     I14  an owner waits for its database for as long as its patience lasts
     I15  a batch is published once, and the number of the last one never falls; a tap has each message once, and neither
          its sequences nor what was acknowledged go back
+
+In a cluster there are three shards on four processes, with the same clients in a namespace of each. Others create
+namespaces, or are sent to their owners, while patterns and assignments change.
 
 With a promotion that lacks commits, nothing is promised about the messages that these commits were about; if they
 included a takeover, nothing about sends without a confirm either.
@@ -43,6 +48,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from tests.broker.session.harness import AUTO, CLIENT, TRANSACTED, envelope, open_consumer
 
+from sievemq_broker.domain import Queue
 from sievemq_broker.store.lease import STATES
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import MESSAGE_ID
@@ -50,6 +56,7 @@ from sievemq_core.wire.commands import COMMANDS, Command
 from sievemq_core.wire.connection import WireConnection
 
 from .simulated import KEEP, Database, Link, Process, World
+from .simulated_names import ASSIGN_NOT_FENCED, ASSIGN_TWICE, PATTERNS_CACHED
 from .support import name_of
 
 #: Seconds of a run in which things fail, and for which everything may take to arrive after that.
@@ -63,11 +70,13 @@ class Bias(NamedTuple):
         loses: replicas that lack the last commits are promoted.
         often: kinds of trouble.
         slow: how often a message to or from the database is slow.
+        cluster: there are several shards.
     """
 
     loses: bool = False
     often: tuple[str, ...] = ()
     slow: float = 0.0
+    cluster: bool = False
 
 
 #: Planted faults, and in which worlds they are looked for.
@@ -87,7 +96,15 @@ FAULTS = {
     "new batches forgotten": Bias(),
     "states of what was followed forgotten": Bias(),
     "followed batches that are gone restored": Bias(),
+    PATTERNS_CACHED: Bias(cluster=True),
+    ASSIGN_NOT_FENCED: Bias(cluster=True),
+    ASSIGN_TWICE: Bias(cluster=True),
 }
+
+#: Of a cluster.
+SHARDS, MACHINES = ("s0", "s1", "s2"), 4
+#: Namespaces that several clients create at a time, and that are assigned.
+SHARED_NAMES = 4
 
 
 class Checker:
@@ -118,9 +135,11 @@ class Checker:
                 self._promise(database, (name for sequence, name in client.sends.items() if sequence <= command[2]))
             elif number == Command.OK:
                 self._answered(database, *client.requests.get(command[1], ("", ())))
-            elif number == Command.WELCOME and client.is_confirmed_singly and command[7]["resumed"]:
-                for _, sent, _ in command[7]["resumed"]["sessions"]:
-                    self._promise(database, (name for sequence, name in client.sends.items() if sequence <= sent))
+            elif number == Command.WELCOME:
+                world.names.entered(database.shard, client.namespace)
+                if client.is_confirmed_singly and command[7]["resumed"]:
+                    for _, sent, _ in command[7]["resumed"]["sessions"]:
+                        self._promise(database, (name for sequence, name in client.sends.items() if sequence <= sent))
             elif number == Command.SEND_FAILED:
                 world.blame(f"{client.name}: {command}")
 
@@ -187,7 +206,11 @@ class Checker:
 class Client:
     """Connects to one broker after the other until one welcomes it, and connects again when the connection is lost.
 
+    Args:
+        name: of the client; before a dot it has that of its namespace.
+
     Attributes:
+        namespace: that its destinations are in.
         sends: names of its messages, by sequence.
         requests: what each of its requests is, and about which messages.
     """
@@ -200,6 +223,7 @@ class Client:
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
+        self.namespace = name.rpartition(".")[0]
         self.sends: dict[int, str] = {}
         self.requests: dict[int, tuple[str, tuple[str, ...]]] = {}
         self.link: Link | None = None
@@ -257,7 +281,7 @@ class Client:
         self._attempt += 1
         options = {"keep": self.keep, "attempt": self._attempt}
         resume = self._connection if self.keep else None
-        self.say(Command.HELLO, 1, "", None, None, self.client_id, 0, self.name, resume, options)
+        self.say(Command.HELLO, 1, self.namespace, None, None, self.client_id, 0, self.name, resume, options)
         self.flush()
         self.world.after(1.0, partial(self._watch, self.link))
 
@@ -321,7 +345,11 @@ class Client:
             elif number == Command.OK:
                 self.answered(command[1], self.requests[command[1]][0], command[2])
             elif number == Command.ERROR:
-                if command[2] == ErrorCode.INTERNAL:
+                if command[2] == ErrorCode.REDIRECT:
+                    self._slot = int(command[4]["url"].removeprefix("sievemq://machine"))
+                elif command[2] == ErrorCode.UNAVAILABLE:
+                    self._slot += 1
+                elif command[2] == ErrorCode.INTERNAL:
                     self.world.blame(f"{self.name}: {command}")
                 self.world.count(f"errors {ErrorCode(command[2]).name}")
                 self.drop()
@@ -596,7 +624,8 @@ class TapReader(Client):
             self._id = result["id"]
             if result["acknowledged"] < self._acknowledged and kind != "look":
                 self.world.blame(f"I15: the tap has forgotten {self._acknowledged}")
-            self._acknowledged = max(self._acknowledged, result["acknowledged"])
+            if kind != "look":
+                self._acknowledged = max(self._acknowledged, result["acknowledged"])
         self.world.after(self.world.chance.uniform(0.05, 0.5), partial(self._go_on, self.link))
 
     def _go_on(self, link: Link | None) -> None:
@@ -613,23 +642,131 @@ class TapReader(Client):
         return True
 
 
+class Creator(Client):
+    """Enters one namespace after the other, which may be new. It leaves at once, or sends a message and takes what is
+    there first."""
+
+    is_confirmed_singly = True
+
+    def __init__(self, world: World, name: str) -> None:
+        self._visits = 0
+        self._has_entered = False
+        super().__init__(world, name)
+        self._choose()
+
+    def _choose(self) -> None:
+        chance = self.world.chance
+        self._visits += 1
+        self._has_entered = False
+        is_new = chance.random() < 0.3
+        number = SHARED_NAMES + self.world.count("new namespaces") if is_new else chance.randrange(SHARED_NAMES)
+        self.namespace = f"r{number}"
+        self._slot = chance.randrange(MACHINES)
+        self.sends.clear()
+
+    def welcomed(self, sessions: dict[int, tuple[int, int]]) -> None:
+        self.world.count("namespaces entered")
+        self._has_entered = True
+        if self.world.is_over or self.world.chance.random() < 0.4:
+            self._leave()
+            return
+        self.ask("open", (), Command.OPEN_SESSION, 1, CLIENT, 0)
+        self.send(1, "queue:q", f"{self.name}-{self._visits}")
+
+    def confirmed(self, sequence: int) -> None:
+        opening = open_consumer(1, 1, "queue:q", 1)
+        self.ask("open", (), opening[0], *opening[2:])
+
+    def delivered(self, tag: int, name: str) -> None:
+        self.ask("acknowledge", (name,), Command.ACKNOWLEDGE_ALL, 1, (1, tag))
+
+    def answered(self, request: int, kind: str, result: Any) -> None:
+        if kind == "acknowledge":
+            self._leave()
+
+    def _leave(self) -> None:
+        self.ask("goodbye", (), Command.GOODBYE, ())
+        self.flush()
+        self.world.after(0.1, self.drop)
+
+    def broke(self) -> None:
+        if self._has_entered:  # else it was sent elsewhere
+            self._choose()
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+
+class Operator:
+    """Assigns namespaces and patterns to shards, and deletes queues that are empty."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._plan()
+
+    def _plan(self) -> None:
+        self.world.after(self.world.chance.expovariate(20.0), self._act)
+
+    def _act(self) -> None:
+        if self.world.is_over:
+            return
+        self._plan()
+        world, chance = self.world, self.world.chance
+        serving = [each for each in world.processes if each is not None and each.listens and each.reads]
+        if not serving:
+            return
+        process = chance.choice(serving)
+        process.after(0, partial(chance.choice((self._assign, self._assign, self._set_pattern, self._delete)), process))
+
+    def _assign(self, process: Process) -> None:
+        name = f"r{self.world.chance.randrange(SHARED_NAMES)}"
+        if process.placement is not None and (process.placement.here(name) or self.world.chance.random() < 0.2):
+            self._ask(process, name)
+
+    def _set_pattern(self, process: Process) -> None:
+        self._ask(process, self.world.chance.choice(("r*", "r?", "?1*")))
+
+    def _ask(self, process: Process, name: str) -> None:
+        assert process.placement is not None
+        process.placement.assign(name, self.world.chance.choice(SHARDS)).add_done_callback(self._asked)
+
+    def _asked(self, done: Any) -> None:
+        error = done.exception()
+        if error is None:
+            self.world.count("assigned")
+        else:
+            self.world.count(f"not assigned: {error.code.name}")
+
+    def _delete(self, process: Process) -> None:
+        for name, space in process.broker.namespaces.items():
+            queue = space.destinations.get("queue:q")
+            if name.startswith("r") and isinstance(queue, Queue) and not queue.depth and not queue.consumers:
+                space.delete("queue:q")
+                self.world.count("queues deleted")
+        process.worked()
+
+
 # -- a run ------------------------------------------------------------------------------------------------------------
 
 
 class Trouble:
     """Lets things fail, at random times, until peace begins."""
 
-    #: Mean seconds between two of a kind; the last ones lose commits.
+    #: Mean seconds between two of a kind.
     EVERY: ClassVar = {
         "pause": 3.0, "kill": 12.0, "partition": 9.0, "outage": 18.0, "clock": 15.0, "stop": 9.0, "drop": 4.0,
-        "promotion": 14.0, "isolation": 14.0,
+        "promotion": 14.0, "isolation": 14.0, "sweep": 20.0,
     }  # fmt: skip
+
+    #: The last of them: where commits are lost, and where there are several shards.
+    ONLY = ("promotion", "isolation", "sweep")
 
     def __init__(self, world: World, often: tuple[str, ...] = ()) -> None:
         self.world = world
         for kind, mean in self.EVERY.items():
             factor = 0.3 if kind in often else world.chance.choice((0.5, 1.0, 3.0))
-            if world.loses or kind not in ("promotion", "isolation"):
+            if kind not in self.ONLY or (len(world.databases) > 1 if kind == "sweep" else world.loses):
                 self._plan(getattr(self, kind), mean * factor)
 
     def _plan(self, act: Callable[[], None], mean: float) -> None:
@@ -661,6 +798,12 @@ class Trouble:
     def stop(self) -> None:
         if (process := self._process()) is not None and process.paused_until < self.world.now:
             process.stop()
+
+    def sweep(self) -> None:
+        """Two owners end at the same time."""
+        owners = [process for process in self.world.processes if process is not None and process.listens]
+        for process in self.world.chance.sample(owners, min(2, len(owners))):
+            process.kill()
 
     def partition(self) -> None:
         slot = self._slot()
@@ -698,59 +841,84 @@ class Trouble:
             self.world.promote(lag)
 
 
-def run(seed: int, fault: str = "", *, loses: bool = False) -> World:
+def run(seed: int, fault: str = "", *, loses: bool = False, cluster: bool = False) -> World:
     """One world from its beginning to its end."""
     bias = FAULTS.get(fault, Bias())
-    world = World(seed, fault, loses=loses or bias.loses)
+    cluster = cluster or bias.cluster
+    shards, machines = (SHARDS, MACHINES) if cluster else (("main",), 3)
+    world = World(seed, fault, loses=loses or bias.loses, shards=shards, machines=machines)
     world.slow = bias.slow or world.slow
     world.checker = Checker(world)
     for slot in range(len(world.processes)):
         world.processes[slot] = Process(world, slot)
-    subscriber = Consumer(world, "subscriber", "topic:t", "s")
-    world.clients.append(subscriber)
-    readers = (
-        [] if world.loses else [TapReader(world, "tap", "topic:k")]
-    )  # it may be ahead of a tap that loses messages
-    world.clients += readers
-    if not world.run(lambda: subscriber.has_opened and all(reader.has_opened for reader in readers), 10.0):
+    prefixes = [f"n{number}." for number in range(len(shards))] if cluster else [""]
+    world.names.rows.update({prefix[:-1]: shard for prefix, shard in zip(prefixes, shards, strict=True) if prefix})
+    openers: list[Consumer | TapReader] = [opener for prefix in prefixes for opener in _openers(world, prefix)]
+    world.clients += openers
+    if not world.run(lambda: all(opener.has_opened for opener in openers), 10.0):
         world.blame("I13: no process has taken the shard")
         return world
-    producers: list[Producer | TransactedProducer | Publisher] = [
-        Producer(world, "q", "queue:q"),
-        Producer(world, "t", "topic:t"),
-        Producer(world, "i", "queue:i"),
-        TransactedProducer(world, "x", "queue:q"),
-        TransactedProducer(world, "y", "topic:t"),
-        Publisher(world, "p", "queue:q"),
-        *(Producer(world, "k", "topic:k") for _ in readers),
-    ]
+    producers = [producer for prefix in prefixes for producer in _producers(world, prefix)]
     world.clients += producers
-    world.clients += [
-        Consumer(world, "consumer1", "queue:q"),
-        Consumer(world, "consumer2", "queue:q"),
-        Relay(world, "relay", "queue:i", "queue:o"),
-        Consumer(world, "sink", "queue:o"),
-    ]
+    world.clients += [consumer for prefix in prefixes for consumer in _consumers(world, prefix)]
     begin = world.now
     for database in world.databases.values():
         database.history.clear()  # the subscriptions are not lost
     world.is_calm = False
     Trouble(world, bias.often)
+    if cluster:
+        world.clients += [Creator(world, f"creator{number}") for number in range(6)]
+        Operator(world)
     world.run(lambda: world.now >= begin + TROUBLE, begin + TROUBLE)
     _make_peace(world)
+    world.run(lambda: world.now >= begin + TROUBLE + 5.0 * cluster, begin + TROUBLE + 5.0)  # the last creators leave
+    world.clients += [
+        Consumer(world, f"{name}.rest", "queue:q") for name in list(world.names.rows) if name.startswith("r")
+    ]
     if not world.run(
-        lambda: not any(producer.waits for producer in producers) and not world.database.store.messages,
-        world.now + PEACE,
+        lambda: not any(producer.waits for producer in producers) and not any(_left(world)), world.now + PEACE
     ):
-        left = [str(name_of(saved.packed)) for saved in world.database.store.messages.values()]
         waiting = [producer.name for producer in producers if producer.waits]
-        world.blame(f"I13: not all arrives: {left[:5]} left, {waiting} wait; {_states(world)}")
+        world.blame(f"I13: not all arrives: {_left(world)[:5]} left, {waiting} wait; {_states(world)}")
     world.checker.check_end()
     return world
 
 
+def _openers(world: World, prefix: str) -> list[Consumer | TapReader]:
+    """Clients of a namespace whose subscriptions are there before anything is sent."""
+    readers = [] if world.loses else [TapReader(world, f"{prefix}tap", "topic:k")]  # may be ahead of a tap that loses
+    return [Consumer(world, f"{prefix}subscriber", "topic:t", "s"), *readers]
+
+
+def _producers(world: World, prefix: str) -> list[Producer | TransactedProducer | Publisher]:
+    return [
+        Producer(world, f"{prefix}q", "queue:q"),
+        Producer(world, f"{prefix}t", "topic:t"),
+        Producer(world, f"{prefix}i", "queue:i"),
+        TransactedProducer(world, f"{prefix}x", "queue:q"),
+        TransactedProducer(world, f"{prefix}y", "topic:t"),
+        Publisher(world, f"{prefix}p", "queue:q"),
+        *(() if world.loses else (Producer(world, f"{prefix}k", "topic:k"),)),
+    ]
+
+
+def _consumers(world: World, prefix: str) -> list[Client]:
+    return [
+        Consumer(world, f"{prefix}consumer1", "queue:q"),
+        Consumer(world, f"{prefix}consumer2", "queue:q"),
+        Relay(world, f"{prefix}relay", "queue:i", "queue:o"),
+        Consumer(world, f"{prefix}sink", "queue:o"),
+    ]
+
+
+def _left(world: World) -> list[str]:
+    """Messages that are not consumed yet."""
+    stored = (saved for database in world.databases.values() for saved in database.store.messages.values())
+    return [str(name_of(saved.packed)) for saved in stored]
+
+
 def _make_peace(world: World) -> None:
-    world.is_calm = True
+    world.is_calm = world.is_over = True
     world.partitions.clear()
     world.server.is_up = True
     world.wall_ahead = [0.0] * len(world.processes)
@@ -763,10 +931,10 @@ def _states(world: World) -> str:
     return ", ".join("dead" if each is None else STATES[each.lease.state] for each in world.processes)
 
 
-def attempt(seed: int, fault: str, loses: bool) -> tuple[int, list[str], dict[str, int]]:
+def attempt(seed: int, fault: str, loses: bool, cluster: bool) -> tuple[int, list[str], dict[str, int]]:
     """A run, for a process pool."""
     logging.disable()
-    world = run(seed, fault, loses=loses)
+    world = run(seed, fault, loses=loses, cluster=cluster)
     return seed, world.wrong, world.counts
 
 
@@ -778,9 +946,11 @@ def first_found(fault: str, seeds: int, first: int = 0) -> str | None:
     return None
 
 
-def runs(seeds: Iterable[int], fault: str, loses: bool) -> Iterator[tuple[int, list[str], dict[str, int]]]:
+def runs(
+    seeds: Iterable[int], fault: str, loses: bool, cluster: bool
+) -> Iterator[tuple[int, list[str], dict[str, int]]]:
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(partial(attempt, fault=fault, loses=loses), seeds, chunksize=8)
+        yield from pool.map(partial(attempt, fault=fault, loses=loses, cluster=cluster), seeds, chunksize=4)
 
 
 def main() -> int:
@@ -790,6 +960,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this world alone")
     parser.add_argument("--fault", choices=(*FAULTS, "each"), default="", help="plant a fault: it must be found")
     parser.add_argument("--loses", action="store_true", help="promote replicas that lack the last commits")
+    parser.add_argument("--cluster", action="store_true", help="three shards on four processes")
     options = parser.parse_args()
     logging.disable()
     if options.fault == "each":
@@ -801,7 +972,7 @@ def main() -> int:
         return sum(each.result() is None for each in searches.values())
     begin, counts, wrong = time.perf_counter(), defaultdict[str, int](int), 0
     seeds = range(options.first, options.first + options.seeds) if options.seed is None else (options.seed,)
-    for seed, found, counted in runs(seeds, options.fault, options.loses):
+    for seed, found, counted in runs(seeds, options.fault, options.loses, options.cluster):
         for name, number in counted.items():
             counts[name] += number
         if found:
