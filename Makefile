@@ -27,7 +27,7 @@ CODE := core client broker testkit pipeline tests benchmarks release examples we
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test venv lint format fast coverage slow docker alerts chart image-requirements venv-compiled to-spark to-compile compiled soak kills backups takeovers simulate fuzz \
+.PHONY: help run check test venv lint format fast coverage slow docker alerts chart image-requirements venv-compiled to-spark to-compile compiled soak kills backups takeovers cluster rolling simulate fuzz \
 	release pythons platforms interop kits spark spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots site clean
 
 help: ## list the targets
@@ -166,7 +166,15 @@ takeovers: ## two brokers on a PostgreSQL of their own, two hundred faults under
 	@.ci/venv dev
 	@exec $(BIN)/python -m tests.broker.store.takeover $(ARGS)
 
-simulate: ## takeovers between brokers in two thousand simulated worlds (ARGS="--seeds 200 --loses")
+cluster: ## three shards on four brokers, a hundred faults under load, clients redirected (ARGS="--faults 20 --seed 7")
+	@.ci/venv dev
+	@exec $(BIN)/python -m tests.broker.store.cluster $(ARGS)
+
+rolling: ## a rolling upgrade of four brokers with three shards under load, and a step back (ARGS="--rounds 1")
+	@.ci/venv dev
+	@exec $(BIN)/python -m tests.broker.store.rolling $(ARGS)
+
+simulate: ## takeovers between brokers in two thousand simulated worlds (ARGS="--seeds 200 --loses", "--cluster")
 	@.ci/venv dev
 	@exec $(BIN)/python -m tests.broker.store.simulation $(ARGS)
 

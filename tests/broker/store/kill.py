@@ -41,7 +41,7 @@ from urllib.parse import urlsplit
 
 from sievemq_broker.store.blob import State
 from sievemq_broker.store.database import DATABASE, connect
-from sievemq_core.errors import ProtocolError
+from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope, pack_properties
 from sievemq_core.wire.commands import PROTOCOL_VERSION, Command
 from sievemq_core.wire.connection import WireConnection
@@ -59,6 +59,14 @@ SUBSCRIPTIONS = ("all", "some")
 Broken = (OSError, ProtocolError, EOFError)
 
 
+class RedirectedError(EOFError):
+    """The broker at a URL has the namespace."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.url = url
+
+
 class Client:
     """One connection, read and written by one thread.
 
@@ -69,6 +77,7 @@ class Client:
         patience: seconds that it may take for anything else.
 
     Raises:
+        RedirectedError: the namespace is another broker's.
         OSError, ProtocolError, EOFError: there is no broker, or it refuses the client now.
     """
 
@@ -118,6 +127,8 @@ class Client:
                 self.confirmed = command[2]
             elif number in (Command.OK, Command.ERROR):
                 if number == Command.ERROR and not command[1]:
+                    if command[2] == ErrorCode.REDIRECT:
+                        raise RedirectedError(command[4]["url"])
                     raise EOFError
                 self.answers[command[1]] = command
             elif number == Command.WELCOME:

@@ -191,6 +191,14 @@ class Process:
     def owns(self) -> bool:
         return self._is_well("/activez")
 
+    def shard(self) -> str | None:
+        """The one that it owns; None if it owns none, or is silent."""
+        try:
+            with self.get("/activez", timeout=1.0) as answer:
+                return str(json.loads(answer.read())["shard"])
+        except (OSError, urllib.error.HTTPError, ValueError):
+            return None
+
     def runs(self) -> bool:
         return self._is_well("/livez")
 

@@ -17,7 +17,8 @@ if binaries() is None:
 
 from sievemq_core.wire.commands import Command
 
-from . import partitions, tables
+from . import cluster as clusters
+from . import partitions, rolling, tables
 from .takeover import FAULTS, SUPERSEDED, Pair, run
 
 
@@ -27,10 +28,10 @@ def check(folder: Path, faults: int, steps: int, kinds: tuple[str, ...]) -> None
     judge(faults, *run(seed, folder, faults, steps, kinds))
 
 
-def judge(faults: int, wrong: list[str], pair: Pair) -> None:
+def judge(faults: int, wrong: list[str], pair: Pair, incarnations: int = 1) -> None:
     assert wrong == []
     assert pair.kills == faults
-    assert len(pair.incarnations) == 1, "both have the name of their shard"
+    assert len(pair.incarnations) == incarnations, "brokers have the name of their shard"
     assert all(pair.accounts.confirmed[place] for place in ("in", "plain", "all", "some"))
 
 
@@ -84,3 +85,18 @@ def test_parted_brokers_databases_and_clients_lose_and_double_nothing(tmp_path: 
 def test_the_tables_of_a_shard_stay_small_while_messages_pass_through(database: Database) -> None:
     figures = tables.flow(database, 160, 1_000, 5)
     assert figures.ratio < tables.MOST
+
+
+@pytest.mark.slow
+def test_faults_in_a_cluster_lose_and_double_nothing(tmp_path: Path) -> None:
+    wrong, cluster = clusters.run(random.randrange(1 << 32), tmp_path, 4, 200, ("kill", "pause", "two", "all"))
+    judge(4, wrong, cluster, incarnations=len(clusters.SHARDS))
+    assert cluster.redirects > 0
+    assert cluster.raced
+
+
+@pytest.mark.slow
+def test_a_rolling_upgrade_is_no_error_for_clients(tmp_path: Path) -> None:
+    wrong, upgrade = rolling.run(random.randrange(1 << 32), tmp_path, 1)
+    assert wrong == []
+    assert upgrade.restarts == len(clusters.NAMES)
