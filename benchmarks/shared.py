@@ -1,6 +1,6 @@
 """What a store in PostgreSQL costs beside a data directory, and how long a takeover is. PostgreSQL is on this machine.
 
-python -m benchmarks.run --only shared      throughput, and one send at a time
+python -m benchmarks.run --only shared      throughput, one send at a time, and shards over processes
 python -m benchmarks.shared                 a takeover with many messages waiting, again and again
 """
 
@@ -16,13 +16,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.postgres import Database, Server, binaries
+from tests.postgres import Database, binaries
+from tests.postgres import Server as Postgres
 
-from benchmarks.macro.processes import Broker, free_port, run_workload
+from benchmarks.macro.processes import Broker, Server, free_port, run_workload
 from sievemq import ConnectionFactory
 
 SIZE = 256
@@ -30,6 +32,8 @@ SIZE = 256
 BLOCK = 100
 #: Seconds within which a broker starts, or takes over.
 LIMIT = 240
+#: Namespaces, and shards, whose clients are served at once.
+SPREAD = 3
 
 
 def run(quick: bool, repeats: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
@@ -42,7 +46,7 @@ def run(quick: bool, repeats: int, say: Callable[[str], None]) -> list[dict[str,
         say("no PostgreSQL here")
         return []
     folder = Path(tempfile.mkdtemp(prefix="sievemq-bench-"))
-    server = Server(fsync=True)
+    server = Postgres(fsync=True)
     try:
         server.start()
         database = Database(server)
@@ -51,6 +55,7 @@ def run(quick: bool, repeats: int, say: Callable[[str], None]) -> list[dict[str,
             throughput(database, folder, 6_000 if quick else 60_000, repeats, say),
             one_at_a_time(database, folder, sends * repeats, say),
             followed(database, folder, 6_000 if quick else 60_000, repeats, say),
+            spread(database, 3_000 if quick else 40_000, repeats, say),
         ]
     finally:
         server.close()
@@ -116,6 +121,71 @@ def followed(database: Database, folder: Path, n: int, repeats: int, say: Callab
             rates[mode].append(row["msgs_per_s"])
             cpu[mode].append(row["cpu_s"]["broker"])
     return _rates_row(n, ", with a follower", "without one", rates, cpu)
+
+
+def spread(database: Database, n: int, repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """W1c in three namespaces at once: of one shard in one process, and of a shard each in three processes, in turn.
+    What is compared is the processor time of the brokers."""
+    modes = {"one": 1, "three": SPREAD}
+    cpu: dict[str, list[float]] = {mode: [] for mode in modes}
+    rates: dict[str, list[float]] = {mode: [] for mode in modes}
+    for repeat in range(repeats):
+        for mode, processes in modes.items():
+            say(f"{SPREAD} namespaces in {mode} process: run {repeat + 1} of {repeats}")
+            seconds, took = _spread_once(database, n, processes)
+            cpu[mode].append(seconds / n / SPREAD * 1e6)
+            rates[mode].append(n * SPREAD / took)
+    three, one = (statistics.median(cpu[mode]) for mode in ("three", "one"))
+    return {
+        "what": f"{SPREAD} x {n:,} PERSISTENT messages, confirmed: processor time of {SPREAD} shards and processes",
+        "figure": f"{three:.1f} µs a message",
+        "beside": "one shard in one process",
+        "other": f"{one:.1f} µs",
+        "ratio": round(three / one, 3),
+        "broker_us": {mode: [round(each, 2) for each in found] for mode, found in cpu.items()},
+        "rates": {mode: [round(each) for each in found] for mode, found in rates.items()},
+    }
+
+
+def _spread_once(database: Database, n: int, processes: int) -> tuple[float, float]:
+    """Processor seconds of the brokers, and seconds, of W1c in three namespaces at once."""
+    shards = [database.shard() for _ in range(processes)]
+    names = [f"{shards[0]}-{number}" for number in range(SPREAD)]
+    for number, name in enumerate(names):
+        database.execute("INSERT INTO sievemq.namespace VALUES (%s, %s)", name.encode(), shards[number % processes])
+    with contextlib.ExitStack() as stack:
+        brokers = [
+            stack.enter_context(Broker("--store", database.url, "--shards", ",".join(shards), "--shard", shard))
+            for shard in shards
+        ]
+        doors = [Door(brokers[number % processes], name) for number, name in enumerate(names)]
+        with ThreadPoolExecutor(SPREAD) as pool:
+            rows = list(pool.map(lambda door: run_workload(door, "W1c", n, SIZE, "blocking", "q"), doors))
+        used = sum(
+            max(found) - min(found)
+            for broker in brokers
+            if (found := [each for door in doors if door.broker is broker for each in door.readings])
+        )
+    return used, max(row["seconds"] for row in rows)
+
+
+class Door(Server):
+    """A broker as the clients of a namespace see it.
+
+    Attributes:
+        readings: of its processor time, before and after what its clients do.
+    """
+
+    def __init__(self, broker: Broker, namespace: str) -> None:
+        self.broker, self.url = broker, f"{broker.url}/{namespace}"
+        self.readings: list[float] = []
+
+    def cpu_s(self) -> float:
+        self.readings.append(self.broker.cpu_s())
+        return self.readings[-1]
+
+    def rss_mb(self) -> float:
+        return self.broker.rss_mb()
 
 
 def _rates_row(
@@ -210,7 +280,7 @@ def takeovers(n: int, kills: int, say: Callable[[str], None], *, warm: bool = Tr
     Args:
         warm: the follower has read them before; otherwise it has just been started.
     """
-    server = Server(fsync=True)
+    server = Postgres(fsync=True)
     folder = Path(tempfile.mkdtemp(prefix="sievemq-bench-"))
     nodes: list[Node] = []
     try:
