@@ -25,7 +25,8 @@ LEAVE_SECONDS: Final = 1.0
 class Race:
     """One round over the hosts. They are tried in their order, each with a lead over the next one: a fraction of the
     time that is left. A host that fails is followed by the next at once. One that is overtaken may still welcome the
-    client first. One that redirects the client is replaced by the host that it names, which is tried at once.
+    client first. One that redirects the client is replaced by the host that it names, which is tried at once. If that
+    is silent, the machine of an owner may be lost: a while later the one that has named it is asked again.
 
     Times are milliseconds of any clock that never goes back.
 
@@ -41,7 +42,8 @@ class Race:
     """
 
     __slots__ = (
-        "_begun", "_errors", "_hosts", "_next_at", "_patience_ends", "_redirected", "_redirects", "_secure", "until",
+        "_ask_again", "_begun", "_errors", "_hosts", "_next_at", "_origins", "_patience_ends", "_redirected",
+        "_redirects", "_secure", "until",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +55,9 @@ class Race:
         #: Hosts that were named by a redirect, and are not begun; by number, how many redirects led there.
         self._redirected: list[Host] = []
         self._redirects: dict[int, int] = {}
+        #: By number, the host that has redirected the client first; and when that is asked again.
+        self._origins: dict[int, tuple[str, int]] = {}
+        self._ask_again: dict[int, int] = {}
         self._errors: dict[int, JMSException] = {}
         self._next_at = now
         self.until = until
@@ -60,9 +65,16 @@ class Race:
 
     def next(self, now: int) -> Host | None:
         """The host to begin with now; None if none is due."""
-        if self._redirected and now < self.until:
-            return self._redirected.pop(0)
-        if self._begun == len(self._hosts) or now >= self.until:
+        if now >= self.until:
+            return None
+        if self._redirected:
+            host = self._redirected.pop(0)
+            self._ask_again[host[0]] = now + _LONGEST_LEAD
+            return host
+        for number, due in self._ask_again.items():
+            if now >= due:
+                return self._begin_again(number)
+        if self._begun == len(self._hosts):
             return None
         if now < self._next_at and len(self._errors) < self._begun:
             return None
@@ -71,15 +83,24 @@ class Race:
         self._begun += 1
         return self._hosts[self._begun - 1]
 
+    def _begin_again(self, number: int) -> Host:
+        """The host to which the client was redirected is silent: ask the one where that began once more."""
+        del self._ask_again[number]
+        host = len(self._hosts), self._origins[number]
+        self._hosts.insert(self._begun, host)
+        self._begun += 1
+        return host
+
     def wait(self, now: int) -> int:
         """Milliseconds after which :meth:`next` or :attr:`until` is due."""
         if self._redirected:
             return 0
         due = self._next_at if self._begun < len(self._hosts) else self.until
-        return max(0, min(due, self.until) - now)
+        return max(0, min(due, self.until, *self._ask_again.values()) - now)
 
     def failed(self, number: int, error: JMSException) -> None:
         """A host has not welcomed the client."""
+        self._ask_again.pop(number, None)
         if error.get_error_code() == ErrorCode.REDIRECT.name:
             found = self._follow(number, error)
             if found is None:
@@ -104,6 +125,7 @@ class Race:
             reason = f"{redirects} redirects in a row, the last one to {text}; the brokers do not agree at present"
             return JMSException(reason, "CONNECTION_FAILED", error)
         at = next(at for at, (each, _) in enumerate(self._hosts) if each == number)
+        self._origins.setdefault(number, self._hosts[at][1])
         host = self._hosts[at] = number, address
         self._redirected.append(host)
         return None

@@ -170,3 +170,70 @@ def test_a_hello_that_arrives_late_does_not_end_its_successor(lost_again: bool) 
     message = world.receive(consumer)
     assert message.get_text() == "two"
     assert not message.get_jms_redelivered()
+
+
+# -- redirects --------------------------------------------------------------------------------------------------------
+
+
+def redirect(url: object) -> JMSException:
+    return JMSException("it is elsewhere", "REDIRECT", details={"url": url})
+
+
+def test_a_host_that_a_redirect_names_is_tried_at_once_in_its_place() -> None:
+    race = Race(HOSTS, 0, 100_000)
+    assert race.next(0) == (0, ("a", 1))
+    race.failed(0, redirect("sievemq://owner:5/x?prefetch=1"))
+    assert race.wait(1) == 0
+    assert race.next(1) == (0, ("owner", 5))
+    assert race.next(1) is None, "the others keep their distance"
+    race.failed(0, WRONG)
+    assert race.next(2) == (1, ("b", 2))
+    for number in (1, 2):
+        race.next(50_000)
+        race.failed(number, REFUSED)
+    assert race.error() is WRONG
+
+
+def test_a_silent_owner_does_not_keep_the_client_from_the_next_one() -> None:
+    """The machine of the owner is lost, and another broker takes over meanwhile."""
+    race = Race(HOSTS[:1], 0, 10_000)
+    assert race.next(0) == (0, ("a", 1))
+    race.failed(0, redirect("sievemq://lost:5"))
+    assert race.next(10) == (0, ("lost", 5))
+    assert race.wait(10) == 2_000
+    assert race.next(2_009) is None
+    assert race.next(2_010) == (1, ("a", 1))
+    race.failed(1, redirect("sievemq://lost:5"))
+    assert race.next(2_020) == (1, ("lost", 5))
+    assert race.next(4_020) == (2, ("a", 1))
+    race.failed(2, redirect("sievemq://next:6"))
+    assert race.next(4_030) == (2, ("next", 6))
+    assert not race.is_over(4_030)
+    assert race.wait(4_030) == 2_000
+
+
+def test_an_owner_that_refuses_the_connection_ends_the_round() -> None:
+    """A pause follows: the brokers learn of it within the lease."""
+    race = Race(HOSTS[:1], 0, 10_000)
+    race.next(0)
+    race.failed(0, redirect("sievemq://dead:5"))
+    assert race.next(0) == (0, ("dead", 5))
+    race.failed(0, REFUSED)
+    assert race.is_over(0)
+    assert race.next(5_000) is None
+    assert str(race.error()) == "no broker could be reached: dead:5: Connection refused"
+
+
+def test_redirects_in_a_row_are_counted_for_each_host() -> None:
+    race = Race(HOSTS[:2], 0, 100_000)
+    race.next(0)
+    for number in range(4):
+        race.failed(0, redirect(f"sievemq://h{number}:1"))
+        assert race.next(0) == (0, (f"h{number}", 1))
+    race.failed(0, redirect("sievemq://h4:1"))
+    assert race.next(0) == (1, ("b", 2))
+    race.failed(1, redirect("sievemq://owner:1"))
+    assert race.next(0) == (1, ("owner", 1))
+    race.failed(1, REFUSED)
+    assert "h3:1: 5 redirects in a row, the last one to sievemq://h4:1" in str(race.error())
+    assert not race.is_hopeless
