@@ -127,7 +127,7 @@ def test_a_redirect_leaves_the_lost_connection_as_it_is(world: World) -> None:
 def test_a_handshake_waits_until_it_is_known_where_the_namespace_is(world: World) -> None:
     world.services.placing = []
     client = Client(world)
-    client.hello(namespace="shop")
+    client.hello(user="ann", namespace="shop")
     assert not client.take(Command.WELCOME)
     other = Client(world)
     other.hello(namespace="gone")
@@ -135,6 +135,7 @@ def test_a_handshake_waits_until_it_is_known_where_the_namespace_is(world: World
     other.broker.lost(world.now)
     too_late("gone", world.now)
     assert "gone" not in world.broker.namespaces
+    assert client.broker.peer.member.identity.user == "ann", "if the user changes meanwhile, it has to sign in again"
     later("shop", world.now)
     world.settle()
     assert client.take(Command.WELCOME)

@@ -87,7 +87,7 @@ def error_of(error: SieveError, tag: bytes | None = None, hostname: str | None =
     details: dict[Any, Any] = {} if tag is None else {Symbol("delivery-tag"): tag}
     if error.code is ErrorCode.INVALID_CLIENT_ID:
         details = {Symbol("invalid-field"): Symbol("container-id")}
-    if error.code is ErrorCode.REDIRECT:
+    if error.code is ErrorCode.REDIRECT and "url" in error.details:
         details = _redirect(error, hostname)
     if isinstance(error, (FramingError, SessionError, LinkError, UnknownTransactionError)):
         condition = error.condition

@@ -260,7 +260,7 @@ class StompOutbox(ForeignOutbox):
         lines = [("message", first), ("code", error.code.name), ("content-type", "text/plain")]
         if self._blamed is not None:
             lines.append(("receipt-id", self._blamed))
-        if error.code is ErrorCode.REDIRECT:
+        if "url" in error.details and error.code is ErrorCode.REDIRECT:
             lines.append(("redirect", str(error.details["url"])))
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             lines.append(("version", "1.2,1.1,1.0"))
