@@ -6,7 +6,7 @@ flight belong to their consumers and are never touched."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -413,22 +413,38 @@ def waiting(
     return [entry for entry in found if entry.state <= STRAY], None
 
 
+#: Orders of scheduled messages: by what they are sorted, before their sequence.
+_ORDERS: Final[Mapping[str, Callable[[Entry], int]]] = {
+    "due": lambda entry: entry.due,
+    "-due": lambda entry: -entry.due,
+    "size": lambda entry: len(entry.envelope.packed),
+    "-size": lambda entry: -len(entry.envelope.packed),
+}
+
+
 def scheduled(
-    queue: Queue, condition: Condition | None, after: tuple[int, int], limit: int, now: int, budget: Budget
+    queue: Queue,
+    condition: Condition | None,
+    after: tuple[int, int] | None,
+    limit: int,
+    now: int,
+    budget: Budget,
+    sort: str = "due",
 ) -> Task[tuple[list[Entry], tuple[int, int] | None]]:
-    """A page of scheduled messages, earliest first, and the cursor for the next page, None at the end.
+    """A page of scheduled messages and the cursor for the next page, None at the end.
 
     Args:
         condition: only what matches.
-        after: cursor of the page before: moment and sequence of its last; (-1, -1) for the first.
+        after: cursor of the page before: place and sequence of its last; None for the first.
         now: ms epoch.
+        sort: `due` for the earliest first, `size` for the smallest; with `-` in front the other way round.
     """
     entries = list(queue.scheduled.values())
-    return _smallest(queue, entries, condition, DELAYED, queue.complete, after, limit, budget)
+    return _smallest(queue, entries, condition, DELAYED, queue.complete, _ORDERS[sort], after, limit, budget)
 
 
 def held(
-    queue: Queue, condition: Condition | None, after: tuple[int, int], limit: int, now: int, budget: Budget
+    queue: Queue, condition: Condition | None, after: tuple[int, int] | None, limit: int, now: int, budget: Budget
 ) -> Task[tuple[list[Entry], tuple[int, int] | None]]:
     """A page of unacknowledged messages, as :func:`scheduled`, in order of arrival."""
     entries: list[Entry] = []
@@ -437,7 +453,11 @@ def held(
         budget.spend(1 + len(consumer.window) // _LISTED)
         if budget.spent:
             yield
-    return (yield from _smallest(queue, entries, condition, HELD, queue.sequence, after, limit, budget))
+    return (yield from _smallest(queue, entries, condition, HELD, queue.sequence, _first, after, limit, budget))
+
+
+def _first(_: Entry) -> int:
+    return 0
 
 
 def _smallest(
@@ -446,7 +466,8 @@ def _smallest(
     condition: Condition | None,
     state: int,
     latest: int,
-    after: tuple[int, int],
+    order: Callable[[Entry], int],
+    after: tuple[int, int] | None,
     limit: int,
     budget: Budget,
 ) -> Task[tuple[list[Entry], tuple[int, int] | None]]:
@@ -459,8 +480,8 @@ def _smallest(
             yield
         if entry.state != state or entry.sequence > latest:
             continue
-        place = (entry.due if state == DELAYED else 0, entry.sequence)
-        if place <= after:
+        place = (order(entry), entry.sequence)
+        if after is not None and place <= after:
             continue
         if condition is not None:
             budget.spend(units(condition, entry.envelope))

@@ -348,6 +348,13 @@ def test_scheduled(page: Page, shop_broker: EmbeddedBroker) -> None:
     assert len(rows) == 4
     assert re.search(r"\d\d:\d\d:\d\d in \d+ m", rows[0][1])
     assert rows[0][2] == "reminder"
+    page.click("a", "All of them")
+    page.until("location.hash.includes('/destination/') && document.querySelector('th[aria-sort=ascending]')")
+    page.until("document.querySelectorAll('tbody tr').length === 4")
+    first = page.rows("Scheduled in queue:emails")[0]
+    page.click("th button", "Due")
+    page.until("document.querySelector('th[aria-sort=descending]')")
+    page.until(f"!document.querySelector('tbody tr').innerText.includes({first[0]!r})")
     assert page.problems == []
 
 
@@ -490,6 +497,10 @@ def test_the_record_of_actions(page: Page, broker: EmbeddedBroker) -> None:
     first = page.rows("Record")[0]
     assert (first[1], first[2], first[3]) == ("move messages", "queue:q", "7")
     assert "queue:r" in first[4]
+    page.click("th button", "How many")
+    page.until("location.hash.includes('sort=-touched')")
+    page.until("document.querySelector('table[aria-label=Record] tbody tr').innerText.includes('move')")
+    page.click("th button", "When")
     page.click("button", "Next page")
     page.until("location.hash.includes('cursor=')")
     page.choose("main select", "attempts")
@@ -638,4 +649,8 @@ def test_charts_of_a_longer_range_and_what_happened(page: Page, broker: Embedded
     happened = [row[1] for row in page.rows("What happened")]
     assert "queue:orders was paused" in happened
     assert happened[-1].startswith("The broker started")
+    page.click("th button", "When")
+    page.until("document.querySelector('table[aria-label] tbody tr').innerText.includes('The broker started')")
+    page.fill("main input[type=search]", "paused")
+    page.until("document.querySelectorAll('table[aria-label] tbody tr').length === 1")
     assert page.problems == []

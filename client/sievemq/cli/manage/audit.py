@@ -36,6 +36,9 @@ def audit(
     only: Annotated[
         str | None, typer.Option("--only", help="actions: what was done; attempts: sign-ins, and what was refused.")
     ] = None,
+    sort: Annotated[
+        str | None, typer.Option("--sort", help="time, action, user, touched, or -touched for the largest first.")
+    ] = None,
     number: MostOption = 100,
     as_json: LinesOption = False,
     port: Port,
@@ -44,7 +47,7 @@ def audit(
 
     `--number 0 --json` exports all of it.
     """
-    rows = port.api().rows("/audit", "rows", number, like=like, user=by, namespace=namespace, only=only)
+    rows = port.api().rows("/audit", "rows", number, like=like, user=by, namespace=namespace, only=only, sort=sort)
     print_rows(rows, _COLUMNS, as_json, "nothing is recorded", seldom=("details", "touched", "namespace", "address"))
 
 

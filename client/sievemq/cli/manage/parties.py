@@ -99,9 +99,16 @@ class Sought(NamedTuple):
 
 @namespace.command("ls")
 @grouped
-def list_namespaces(port: Port, *, as_json: LinesOption = False) -> None:
+def list_namespaces(
+    port: Port,
+    *,
+    sort: Annotated[
+        str | None, typer.Option("--sort", help="A figure, or -FIGURE for the largest first, such as -depth.")
+    ] = None,
+    as_json: LinesOption = False,
+) -> None:
     """List namespaces with the numbers of their messages; of those in other shards the URL of the owner."""
-    rows = port.api().rows("/namespaces", ("namespaces", "elsewhere"))
+    rows = port.api().rows("/namespaces", ("namespaces", "elsewhere"), sort=sort)
     print_rows(rows, _NAMESPACES, as_json, "no namespaces", seldom=("limit used", "shard", "owner"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -10,7 +11,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.api.hub import Listener
-from sievemq_broker.server.http.api.pages import decode_cursor, encode_cursor
+from sievemq_broker.server.http.api.pages import Order, decode_cursor, encode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.api.ranges import LONGER, STEP_SECONDS, Name, Ring, Track
 from sievemq_broker.server.http.api.series import Sampler
 from sievemq_broker.server.http.tasks import run
@@ -67,7 +68,14 @@ async def list_history(call: Call[requests.ListHistory, Any]) -> answers.Happeni
     The newest 5,000 events are kept, over a restart too where messages are. Of one kind 20 are kept in a minute, and
     one that says how many `more` there were. What connections, consumers and temporary destinations did is in `/events`
     alone."""
-    after = decode_cursor(call.query.cursor, int)
+    query = call.query
+    if query.sort != "-time":
+        order: Order[_Row] = Order(query.sort, {"event": _event}, {"time": _time}, _id, int)
+        place = decode_cursor(query.cursor, order.kind)
+        items = call.server.happenings.before(None)
+        found = await page_of(call.server, items, order.place, place, query.limit, _fitting(call), cost=lambda _: _READ)
+        return answers.Happenings(events=[_shown(row) for row in found[0]], next=found[2])
+    after = decode_cursor(query.cursor, int)
     rows = await run(call.server, partial(_happened, call, after))
     limit = call.query.limit
     more = encode_cursor(rows[limit - 1]["id"]) if len(rows) > limit else None
@@ -106,17 +114,45 @@ def _series(query: requests.Samples, times: list[int], ring: Ring) -> answers.Se
     )
 
 
+def _fitting(call: Call[requests.ListHistory, Any]) -> Callable[[_Row], bool]:
+    query = call.query
+    listener = Listener(call.identity, query.namespace)
+    named = name_matcher(query.like)
+
+    def fits(row: _Row) -> bool:
+        return (
+            row["time"] > query.since
+            and (query.address is None or row.get("address") in (None, query.address))
+            and (query.like is None or named(row["event"]) or named(row.get("address") or ""))
+            and (query.only is None or row["event"] in MARKED)
+            and listener.receives((row["event"], row))
+        )
+
+    return fits
+
+
+def _event(row: _Row) -> str:
+    return str(row["event"])
+
+
+def _time(row: _Row) -> float:
+    return float(row["time"])
+
+
+def _id(row: _Row) -> int:
+    return int(row["id"])
+
+
 def _happened(call: Call[requests.ListHistory, Any], after: int | None, now: int, budget: Budget) -> Task[list[_Row]]:
     query, found = call.query, list[_Row]()
-    listener = Listener(call.identity, query.namespace)
+    fits = _fitting(call)
     for row in call.server.happenings.before(after):
         if budget.spent:
             yield
         budget.spend(_READ)
         if row["time"] <= query.since:
             break
-        fits = query.address is None or row.get("address") in (None, query.address)
-        if fits and (query.only is None or row["event"] in MARKED) and listener.receives((row["event"], row)):
+        if fits(row):
             found.append(row)
             if len(found) > query.limit:
                 break

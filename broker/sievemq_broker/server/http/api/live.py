@@ -27,10 +27,10 @@ L = TypeVar("L", bound=answers.Live)
 # -- rules and limits -------------------------------------------------------------------------------------------------
 
 
-@routes.add("GET", "/rules", None, answers.Rules)
-async def list_rules(call: AnyCall) -> answers.Rules:
+@routes.add("GET", "/rules", None, answers.Rules, query=requests.ListPatterns)
+async def list_rules(call: Call[requests.ListPatterns, Any]) -> answers.Rules:
     """Rules of destinations by pattern, in order: the first that fits applies."""
-    return _list(call, call.server.live.rules)
+    return _list(call, call.server.live.rules, call.query.sort)
 
 
 @routes.add("GET", "/rules/{pattern}", None, answers.Rule)
@@ -69,10 +69,10 @@ async def order_rules(call: Call[Any, requests.NewOrder]) -> answers.Rules:
     return await _arrange(call, call.server.live.rules)
 
 
-@routes.add("GET", "/limits", None, answers.Rules)
-async def list_limits(call: AnyCall) -> answers.Rules:
+@routes.add("GET", "/limits", None, answers.Rules, query=requests.ListPatterns)
+async def list_limits(call: Call[requests.ListPatterns, Any]) -> answers.Rules:
     """Limits of namespaces by pattern, in order: the first that fits applies."""
-    return _list(call, call.server.live.limits)
+    return _list(call, call.server.live.limits, call.query.sort)
 
 
 @routes.add("GET", "/limits/{pattern}", None, answers.Rule)
@@ -107,9 +107,14 @@ async def order_limits(call: Call[Any, requests.NewOrder]) -> answers.Rules:
     return await _arrange(call, call.server.live.limits)
 
 
-def _list(call: AnyCall, layer: Layer[Any]) -> answers.Rules:
+def _list(call: AnyCall, layer: Layer[Any], sort: str = "order") -> answers.Rules:
     call.identity.require(Verb.VIEW, EVERYTHING, EVERYTHING)
-    return answers.Rules(rules=[_rule(layer, name) for name in _names(layer)])
+    rules = [_rule(layer, name) for name in _names(layer)]
+    if sort == "pattern":
+        rules.sort(key=lambda rule: rule.pattern)
+    elif sort != "order":
+        rules.sort(key=lambda rule: rule.changed_at, reverse=sort == "-changed")
+    return answers.Rules(rules=rules)
 
 
 def _get(call: AnyCall, layer: Layer[Any]) -> answers.Rule:

@@ -90,7 +90,7 @@ async def browse_messages(call: Call[requests.Browse, Any]) -> answers.Messages:
     else:
         verb = management.scheduled if query.state == "scheduled" else management.held
         place = decode_cursor(query.cursor, tuple[int, int])
-        find = partial(verb, queue, condition, place or (-1, -1), query.limit)
+        find = partial(verb, queue, condition, place, query.limit)
         rows, last = await run(call.server, partial(show_page, find, query.preview))
         more = None if last is None else encode_cursor(last)
     return answers.Messages(messages=rows, next=more)
@@ -101,15 +101,15 @@ async def browse_messages(call: Call[requests.Browse, Any]) -> answers.Messages:
     "/namespaces/{ns}/destinations/{address}/scheduled",
     Verb.BROWSE,
     answers.Messages,
-    query=requests.Scheduled,
+    query=requests.ListScheduled,
 )
-async def list_scheduled(call: Call[requests.Scheduled, Any]) -> answers.Messages:
-    """Messages that wait for their delivery time or the end of a redelivery delay, earliest first."""
+async def list_scheduled(call: Call[requests.ListScheduled, Any]) -> answers.Messages:
+    """Messages that wait for their delivery time or the end of a redelivery delay."""
     query = call.query
     condition = selector_of(call, query.selector, query.dialect)
     place = decode_cursor(query.cursor, tuple[int, int])
     queue = call.queue(query.subscription, query.client_id)
-    find = partial(management.scheduled, queue, condition, place or (-1, -1), query.limit)
+    find = partial(management.scheduled, queue, condition, place, query.limit, sort=query.sort)
     rows, last = await run(call.server, partial(show_page, find, query.preview))
     more = None if last is None else encode_cursor(last)
     return answers.Messages(messages=rows, next=more)

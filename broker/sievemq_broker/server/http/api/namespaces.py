@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from sievemq_broker.domain.management import DROPPED_AT_ONCE, emptied
 from sievemq_broker.domain.namespace import Namespace
@@ -13,7 +14,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import view
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.pages import decode_cursor, name_matcher, page_of
+from sievemq_broker.server.http.api.pages import Order, decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.gate import expect_here
 from sievemq_broker.server.http.tasks import ROW, run
@@ -24,10 +25,13 @@ from sievemq_core.counted import counted
 
 routes = Routes("Namespaces")
 
+#: Figures to sort by.
+_FIGURES: Final = ("depth", "in_flight", "scheduled", "bytes", "destinations", "connections")
 
-@routes.add("GET", "/namespaces", None, answers.Namespaces, query=requests.List)
-async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
-    """Namespaces by name, those in shards of other brokers apart; figures are those of what the caller may view."""
+
+@routes.add("GET", "/namespaces", None, answers.Namespaces, query=requests.ListNamespaces)
+async def list_namespaces(call: Call[requests.ListNamespaces, Any]) -> answers.Namespaces:
+    """Namespaces, those in shards of other brokers apart; figures are those of what the caller may view."""
     query, placement = call.query, call.server.placement
     rights = call.identity.rights
     fits = name_matcher(query.like)
@@ -37,21 +41,27 @@ async def list_namespaces(call: Call[requests.List, Any]) -> answers.Namespaces:
         listing = await placement.listed()
         others = {name: shard for name, shard in listing.namespaces.items() if shard != placement.shard}
         urls = {sight.shard: sight.owner.http_url or None for sight in listing.shards if sight.owner is not None}
-    chosen, total, more = await page_of(
-        call.server,
-        [*(name for name in here if name not in others), *others],
-        str,
-        decode_cursor(query.cursor, str),
-        query.limit,
-        lambda name: fits(name) and rights.enters(name),
-    )
-    rows = await run(call.server, partial(_rows, call, [name for name in chosen if name not in others]))
+    names = [*(name for name in here if name not in others), *others]
+
+    def wanted(name: str) -> bool:
+        return fits(name) and rights.enters(name)
+
+    rows: dict[str, answers.Namespace] = {}
+    if query.sort != "name":  # the figures of all of them
+        rows = await run(call.server, partial(_rows, call, [name for name in names if name in here and wanted(name)]))
+    figures = {figure: partial(_figure, rows, figure) for figure in _FIGURES}
+    order: Order[str] = Order(query.sort, {"name": str}, figures, str, str)
+    after = decode_cursor(query.cursor, order.kind)
+    chosen, total, more = await page_of(call.server, names, order.place, after, query.limit, wanted)
+    missing = [name for name in chosen if name not in rows and name not in others]
+    rows.update(await run(call.server, partial(_rows, call, missing)))
     elsewhere = [
         answers.Elsewhere(name=name, shard=others[name], url=urls.get(others[name]))
         for name in chosen
         if name in others
     ]
-    return answers.Namespaces(namespaces=rows, elsewhere=elsewhere, total=total, next=more)
+    shown = [rows[name] for name in chosen if name in rows and name not in others]
+    return answers.Namespaces(namespaces=shown, elsewhere=elsewhere, total=total, next=more)
 
 
 @routes.add(
@@ -117,14 +127,18 @@ def _refuse_if_connected(call: Call[Any, Any], space: Namespace) -> None:
         )
 
 
-def _rows(call: Call[Any, Any], names: list[str], now: int, budget: Budget) -> Task[list[answers.Namespace]]:
+def _figure(rows: Mapping[str, answers.Namespace], figure: str, name: str) -> float:
+    return float(getattr(rows.get(name), figure, 0))
+
+
+def _rows(call: Call[Any, Any], names: list[str], now: int, budget: Budget) -> Task[dict[str, answers.Namespace]]:
     clients = Counter(connection.namespace.name for connection in call.server.shard.services.connections.values())
-    rows: list[answers.Namespace] = []
+    rows: dict[str, answers.Namespace] = {}
     for name in names:
         space = call.server.shard.broker.namespaces.get(name)
         if space is not None:
             connected = clients[name] if call.identity.may(Verb.VIEW, name, "*") else 0
-            rows.append((yield from _row(call, space, connected, now, budget)))
+            rows[name] = yield from _row(call, space, connected, now, budget)
     return rows
 
 

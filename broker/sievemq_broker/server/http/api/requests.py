@@ -258,6 +258,10 @@ class _RecordRows(_Request, kw_only=True):
 class ListRecord(_RecordRows, kw_only=True):
     """Parameters of the record of actions."""
 
+    sort: Annotated[
+        Literal["-time", "time", "action", "user", "touched", "-touched"],
+        Meta(description="Sort by time, action or user, or by how much was changed: descending (-) or ascending."),
+    ] = "-time"
     cursor: Cursor | None = None
     limit: Limit = ROWS
 
@@ -324,13 +328,21 @@ Preview = Annotated[int, Meta(ge=0, le=1_000, description="Characters of the bod
 
 
 class Scheduled(Page, kw_only=True):
-    """Parameters of the list of scheduled messages."""
+    """Parameters of lists of messages."""
 
     selector: QuerySelector | None = None
     dialect: Dialect | None = None
     subscription: SubscriptionName | None = None
     client_id: ClientId | None = None
     preview: Preview = 0
+
+
+class ListScheduled(Scheduled, kw_only=True):
+    """Parameters of the list of scheduled messages."""
+
+    sort: Annotated[
+        Literal["due", "-due", "size", "-size"], Meta(description="Sort by the time they are due at, or by size.")
+    ] = "due"
 
 
 class Browse(Scheduled, kw_only=True):
@@ -402,6 +414,12 @@ class Samples(_Request, kw_only=True):
 class ListHistory(Page, kw_only=True):
     """Parameters of what has happened."""
 
+    like: (
+        Annotated[str, Meta(max_length=600, description="Only events whose name or address contains this text.")] | None
+    ) = None
+    sort: Annotated[Literal["-time", "time", "event"], Meta(description="Sort by time, or by the event's name.")] = (
+        "-time"
+    )
     namespace: (
         Annotated[str, Meta(max_length=600, description="Only events of this namespace, and of none.")] | None
     ) = None
@@ -473,6 +491,38 @@ class PutRule(_Request, kw_only=True):
     """The rules of a pattern. Rules that are not named have their defaults."""
 
     rules: Annotated[dict[str, Any], Meta(description="As in the configuration, such as `max_attempts`.")]
+
+
+class ListPatterns(_Request, kw_only=True):
+    """Parameters of lists of rules and limits."""
+
+    sort: Annotated[
+        Literal["order", "pattern", "changed", "-changed"],
+        Meta(description="Sort by pattern, or by the latest change; `order` is that in which they apply."),
+    ] = "order"
+
+
+class ListNamespaces(List, kw_only=True):
+    """Parameters of the list of namespaces."""
+
+    sort: Annotated[
+        Literal[
+            "name",
+            "depth",
+            "-depth",
+            "in_flight",
+            "-in_flight",
+            "scheduled",
+            "-scheduled",
+            "bytes",
+            "-bytes",
+            "destinations",
+            "-destinations",
+            "connections",
+            "-connections",
+        ],
+        Meta(description="Sort by name, or by a figure: descending (-) or ascending."),
+    ] = "name"
 
 
 class NewOrder(_Request, kw_only=True):

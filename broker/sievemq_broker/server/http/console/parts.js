@@ -150,16 +150,19 @@ export function groups(make, none) {
 
 /** A pager whose page is all that the address says. */
 export function pages({ query, read: reread }) {
-  const pager = new Pager((cursor, before) => {
-    turn({ cursor }, before);
-    found.cursor = cursor;
+  const go = (changes, before) => {
+    turn(changes, before);
+    Object.assign(found, changes);
     reread();
-  });
+  };
+  const pager = new Pager((cursor, before) => go({ cursor }, before));
+  const named = (from) => ({ cursor: from.get("cursor") ?? "", sort: from.get("sort") ?? "" });
   const found = {
     node: pager.node,
-    cursor: query.get("cursor") ?? "",
+    ...named(query),
+    onsort: (sort) => go({ sort, cursor: "" }, []),
     update: (next) => pager.update(next, found.cursor),
-    query: (fresh) => (found.cursor = fresh.get("cursor") ?? ""),
+    query: (fresh) => Object.assign(found, named(fresh)),
   };
   return found;
 }

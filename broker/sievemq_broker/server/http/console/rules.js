@@ -139,12 +139,11 @@ const VERBS = ["send", "consume", "browse", "manage", "view"];
 /**
  * Asks for a user, and has it applied.
  * @param {any} [row] null for a new one.
- * @param {boolean} [isFirst] there are none.
  */
-export function changeUser(row = null, isFirst = false) {
+export function changeUser(row = null) {
   const name = h("input", { type: "text", required: true, value: row?.name ?? "", autocomplete: "off" });
   const password = h("input", { type: "password", required: row === null, autocomplete: "new-password" });
-  const everything = h("input", { type: "checkbox", checked: row?.everything ?? isFirst });
+  const everything = h("input", { type: "checkbox", checked: row?.everything ?? false });
   const rights = h("textarea", {
     rows: "4",
     spellcheck: "false",
@@ -155,7 +154,7 @@ export function changeUser(row = null, isFirst = false) {
     title: row ? `Change user ${row.name}` : "New user",
     action: "Apply now",
     body: [
-      isFirst && h("p", "All connections end: from now on clients need a user and a password."),
+      !row && h("p", { class: "dim" }, "The first user ends all connections: clients need a password from then on."),
       !row && field("Name", name),
       field("Password", password, row ? "Empty: it stays. A new one ends the user's connections." : null),
       h("label", { class: "check" }, everything, " May do everything"),

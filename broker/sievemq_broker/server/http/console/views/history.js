@@ -3,22 +3,28 @@
 import * as api from "../api.js";
 import { h } from "../dom.js";
 import { ago, time } from "../format.js";
+import { Listing } from "../listing.js";
 import { isReported, words } from "../live.js";
-import { destinationLink, head, nothing, pages } from "../parts.js";
-import { Table } from "../table.js";
+import { destinationLink, nothing } from "../parts.js";
 
-const PAGE = 100;
 const LEAD = "Kept over a restart where messages are. What connections and consumers do is not.";
 
 export default function history(context) {
   const { namespace } = context;
-  const table = new Table({
+  const list = new Listing({
     label: "What happened",
+    nouns: ["event", "events"],
+    context,
+    load,
+    rows: "events",
+    order: "-time",
+    search: "Filter by event or destination",
+    tools: [h("p", { class: "note" }, LEAD)],
     key: (row) => String(row.id),
     empty: nothing("Nothing has happened here."),
     columns: [
-      { label: "When", kind: "when", cell: (row) => h("span", { title: ago(row.time) }, time(row.time)) },
-      { label: "What", kind: "main", cell: (row) => words(row.event, row.about) },
+      { label: "When", kind: "when", sorts: ["-time", "time"], cell: (row) => when(row.time) },
+      { label: "What", kind: "main", sorts: ["event"], cell: (row) => words(row.event, row.about) },
       {
         label: "On",
         cell: ({ about }) =>
@@ -26,18 +32,12 @@ export default function history(context) {
       },
     ],
   });
-  const pager = pages(context);
+  const when = (at) => h("span", { title: ago(at) }, time(at));
 
-  async function read(signal) {
-    const { events, next } = await api.get("/history", { namespace, cursor: pager.cursor, limit: PAGE }, signal);
-    table.update(events.filter(({ about }) => !isReported(about)));
-    pager.update(next);
+  async function load({ like, sort, cursor, limit }, signal) {
+    const found = await api.get("/history", { namespace, like, sort, cursor, limit }, signal);
+    return { ...found, events: found.events.filter(({ about }) => !isReported(about)) };
   }
 
-  return {
-    title: "What happened",
-    node: h("div", head("What happened"), h("p", { class: "note" }, LEAD), table.node, pager.node),
-    read,
-    query: pager.query,
-  };
+  return list.view("What happened");
 }

@@ -24,17 +24,18 @@ export default function record(context) {
     context,
     load,
     rows: "rows",
-    order: "",
+    order: "-time",
     search: "Filter by action or destination",
     only: ONLY,
     tools: [user],
     key: (row) => String(row.id),
     empty: nothing("Nothing is recorded here.", "Each change through console, command or API is, and each sign-in."),
     columns: [
-      { label: "When", kind: "when", cell: (row) => time(row.time) },
+      { label: "When", kind: "when", sorts: ["-time", "time"], cell: (row) => time(row.time) },
       {
         label: "What",
         kind: "main",
+        sorts: ["action"],
         cell: (row) => [
           h("span", row.action.replaceAll("_", " ")),
           " ",
@@ -52,11 +53,13 @@ export default function record(context) {
       {
         label: "How many",
         kind: "number",
+        sorts: ["-touched", "touched"],
         cell: (row) => (row.touched === null || row.touched === undefined ? "" : number(row.touched)),
       },
       { label: "More", cell: (row) => more(row) },
       {
         label: "Who",
+        sorts: ["user"],
         cell: (row) =>
           row.user
             ? h("a", { href: link([namespace, "record"], { user: row.user }) }, row.user)
@@ -66,12 +69,12 @@ export default function record(context) {
     ],
   });
 
-  function load({ like, only, user: whose, cursor, limit }, signal) {
+  function load({ like, only, user: whose, sort, cursor, limit }, signal) {
     const given = { like, only, user: whose };
     save.href = `/api/v1/audit/export?${new URLSearchParams(Object.entries(given).filter(([, value]) => value))}`;
     user.hidden = !whose;
     if (whose) put(user, "Only ", h("b", whose), ". ", h("a", { href: link([namespace, "record"]) }, "All users"));
-    return api.get("/audit", { ...given, cursor, limit }, signal);
+    return api.get("/audit", { ...given, sort, cursor, limit }, signal);
   }
 
   return list.view("Record", [save]);

@@ -11,7 +11,6 @@ import { Table } from "../table.js";
 export default function rules({ read: reread }) {
   /** @type {(string | null)[]} */
   let [reason, ofUser] = [null, null]; // why the user may change no rules, and no users
-  let isFirst = false; // there are no users
   const done = async (question) => (await question) && reread();
 
   function actions(place, edit) {
@@ -31,15 +30,21 @@ export default function rules({ read: reread }) {
     };
   }
 
+  const sorts = {};
   const table = (place, label, empty) =>
     new Table({
       label,
+      sort: "order",
+      onsort(sort) {
+        sorts[place] = sort;
+        reread();
+      },
       key: (row) => row.pattern,
       empty,
       columns: [
-        { label: "Pattern", kind: "main", cell: (row) => [h("code", row.pattern), " ", removed(row)] },
+        { label: "Pattern", kind: "main", sorts: ["order", "pattern"], cell: (row) => [h("code", row.pattern), " ", removed(row)] },
         { label: place === "rules" ? "Rules" : "Limits", kind: "code", cell: (row) => inShort(row.rules) },
-        { label: "From", kind: "kinds", cell: source },
+        { label: "From", kind: "kinds", sorts: ["-changed", "changed"], cell: source },
         actions(place, (row) => change(place, { ...row, etag: row.etag || null })),
       ],
     });
@@ -62,7 +67,7 @@ export default function rules({ read: reread }) {
   const buttons = [
     add("New rule…", () => change("rules")),
     add("New limit…", () => change("limits")),
-    add("New user…", () => changeUser(null, isFirst)),
+    add("New user…", () => changeUser()),
     button("Read the settings again", reload, "small"),
   ];
   const ofUsers = section("Users", users.node);
@@ -83,16 +88,11 @@ export default function rules({ read: reread }) {
     allow(buttons[2], ofUser);
     ofUsers.hidden = ofUser !== null;
     ofSettings.hidden = reason !== null;
-    const [found, limits] = await Promise.all([api.get("/rules", {}, signal), api.get("/limits", {}, signal)]);
-    ofDestinations.update(found.rules);
-    ofNamespaces.update(limits.rules);
+    for (const [place, shown] of Object.entries({ rules: ofDestinations, limits: ofNamespaces }))
+      shown.update((await api.get(`/${place}`, { sort: sorts[place] }, signal)).rules);
     if (reason !== null) return;
     const settings = await api.get("/settings", {}, signal);
-    if (ofUser === null) {
-      const listed = await api.get("/users", {}, signal);
-      users.update(listed.users);
-      isFirst = !listed.required;
-    }
+    if (ofUser === null) users.update((await api.get("/users", {}, signal)).users);
     allow(buttons[3], settings.error ? `They cannot be read again: ${settings.error}` : null);
     const waits = { reload: "applied when they are read again", restart: "needs a restart" };
     put(

@@ -16,8 +16,8 @@ const TOGETHER = 20; // queues of a page
 export function scheduledOf(context) {
   const { namespace, address, read: reread } = context;
   let reason = null; // why the user may not cancel
-  const table = scheduledTable(namespace, address, reread, () => reason);
   const pager = pages(context);
+  const table = scheduledTable(namespace, address, reread, () => reason, pager.onsort);
   const all = button("Cancel several…", async () => (await act(namespace, address, "cancel")) && reread(), "risky");
   const node = h(
     "div",
@@ -34,11 +34,9 @@ export function scheduledOf(context) {
   async function read(signal, _, { may }) {
     reason = refusal(may, "manage", address);
     allow(all, reason);
-    const answer = await api.get(
-      api.destination(namespace, address, "scheduled"),
-      { cursor: pager.cursor, limit: PAGE },
-      signal,
-    );
+    table.sorted(pager.sort || "due");
+    const given = { cursor: pager.cursor, sort: pager.sort, limit: PAGE };
+    const answer = await api.get(api.destination(namespace, address, "scheduled"), given, signal);
     table.update(answer.messages);
     all.hidden = answer.messages.length === 0;
     pager.update(answer.next);
@@ -92,9 +90,10 @@ export default function scheduled(context) {
   return { title: "Scheduled", node, read, query: pager.query };
 }
 
-function scheduledTable(namespace, address, reread, reason) {
+function scheduledTable(namespace, address, reread, reason, onsort = null) {
   return new Table({
     label: `Scheduled in ${address}`,
+    onsort,
     key: (row) => row.id,
     empty: nothing("Nothing is scheduled here."),
     columns: [
@@ -107,10 +106,11 @@ function scheduledTable(namespace, address, reread, reason) {
       {
         label: "Due",
         kind: "when",
+        sorts: ["due", "-due"],
         cell: (row) => [time(row.due), " ", h("small", { class: "dim" }, ago(row.due))],
       },
       { label: "Type", cell: (row) => row.type ?? "" },
-      { label: "Size", kind: "number", cell: (row) => bytes(row.size) },
+      { label: "Size", kind: "number", sorts: ["-size", "size"], cell: (row) => bytes(row.size) },
       {
         label: "Actions",
         kind: "actions",
