@@ -21,8 +21,9 @@ if TYPE_CHECKING:  # in memory there is no database
 _ALWAYS: Final = HEALTH | {"/metrics", "/api/v1/attention"}
 
 #: Answered by a broker of a cluster that owns no shard: from the database, or once it is known where the namespace is
-#: (:func:`expect_here`).
-_OF_CLUSTER: Final = "/api/v1/shards", "/api/v1/namespaces/"
+#: (:func:`expect_here`). Of the lists those of one namespace.
+_OF_CLUSTER: Final = "/api/v1/shards", "/api/v1/namespaces"
+_LISTS: Final = frozenset({"/api/v1/connections", "/api/v1/consumers"})
 
 #: Seconds that an answer waits for a disk that does not answer. Then a change is refused if nothing can be written, and
 #: waits on otherwise; all else is sent: an operator must be able to look at a broker whose disk has failed.
@@ -48,7 +49,8 @@ def unavailable(server: Server) -> ApiError | None:
         ]
         details = {"role": role, "shards": shards}
     if len(owners) > 1:
-        text = f"this broker follows the owners of {', '.join(owners)}: ask one of them"
+        known = [f"{name} ({owner.http_url})" if owner and owner.http_url else name for name, owner in owners.items()]
+        text = f"this broker follows the owners of {', '.join(known)}: ask one of them"
     elif role == "follower":
         text = "this broker follows, and no other one serves now; it will take over if that lasts"
     else:
@@ -109,7 +111,7 @@ def admit(server: Server, path: str) -> None:
         ApiError: 421 or 503.
     """
     is_spare = server.placement is not None and server.shard.keeper is None
-    if path in _ALWAYS or (is_spare and path.startswith(_OF_CLUSTER)):
+    if path in _ALWAYS or (is_spare and (path in _LISTS or path.startswith(_OF_CLUSTER))):
         return
     if (error := unavailable(server)) is not None:
         raise error

@@ -53,7 +53,16 @@ def test_a_spare_names_the_owners_and_takes_a_shard_that_is_moved(postgres: Serv
             found = Api(owners[shard], name).get("destinations")["destinations"]
             assert [row["name"] for row in found] == [f"of-{name}"]
         assert spare("GET", "/api/v1/namespaces/none/destinations").status == 503, "it is nowhere, and nothing is here"
-        assert spare("GET", "/api/v1/broker").status == 503
+        answer = spare("GET", "/api/v1/broker")
+        assert answer.status == 503
+        assert answer.json["text"].endswith(f"a ({owners['a'].http_url}), b ({owners['b'].http_url}): ask one of them")
+        listed = spare.get("/api/v1/namespaces")
+        assert (listed["namespaces"], {row["name"]: row["shard"] for row in listed["elsewhere"]}) == ([], there)
+        for path in ("/api/v1/consumers", "/api/v1/connections"):
+            assert spare("GET", f"{path}?namespace=one").json["details"]["url"] == owners[there["one"]].http_url
+            assert spare("GET", path).status == 503
+        made = spare("POST", "/api/v1/namespaces", {"name": "made"})
+        assert (made.status, made.json["details"]["namespace"]) == (421, "made")
         assert spare.ok("POST", "/api/v1/shards/b/actions/assign", {"name": "new"})["shard"] == "b"
         answer = spare("POST", "/api/v1/shards/a/actions/assign", {"name": "new"})
         assert (answer.status, answer.json["details"]["url"]) == (421, owners["b"].http_url)

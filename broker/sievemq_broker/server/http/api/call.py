@@ -14,7 +14,7 @@ from sievemq_broker.domain.queue import Queue
 from sievemq_broker.domain.topic import Topic
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.errors import ApiError, changed_meanwhile, not_found
-from sievemq_broker.server.http.gate import expect_here
+from sievemq_broker.server.http.gate import expect_here, unavailable
 from sievemq_broker.server.server import Server
 from sievemq_broker.session.rights import Identity
 from sievemq_core.message.destination import Address, parse_address
@@ -92,16 +92,18 @@ class Call(Generic[Q, B]):
         return self.management.server.clock.now()
 
     async def expect_here(self, namespace: str | None) -> None:
-        """Return unless a list is limited to a namespace that another broker has.
+        """Return unless a list is limited to a namespace that another broker has, or this one has none.
 
         Args:
             namespace: its name; None for all.
 
         Raises:
-            ApiError: 421, the caller has a right in it, and it is elsewhere.
+            ApiError: 421, the caller has a right in it, and it is elsewhere; 503, this broker serves no clients.
         """
         if namespace is not None and self.identity.rights.enters(namespace):
             await expect_here(self.server, namespace)
+        if (error := unavailable(self.server)) is not None:
+            raise error
 
     def namespace(self) -> Namespace:
         """The namespace of the path.

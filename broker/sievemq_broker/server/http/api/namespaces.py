@@ -132,8 +132,10 @@ def _figure(rows: Mapping[str, answers.Namespace], figure: str, name: str) -> fl
 
 
 def _rows(call: Call[Any, Any], names: list[str], now: int, budget: Budget) -> Task[dict[str, answers.Namespace]]:
-    clients = Counter(connection.namespace.name for connection in call.server.shard.services.connections.values())
     rows: dict[str, answers.Namespace] = {}
+    if not names:  # a broker that owns no shard has no clients either
+        return rows
+    clients = Counter(connection.namespace.name for connection in call.server.shard.services.connections.values())
     for name in names:
         space = call.server.shard.broker.namespaces.get(name)
         if space is not None:
