@@ -37,6 +37,7 @@ from sievemq_core.limits import (
     MIN_HEARTBEAT_MS,
 )
 from sievemq_core.selector.dialect import DIALECTS
+from sievemq_core.toml import parse_toml
 
 __all__ = ["ConfigError", "Loaded", "Settings", "load", "parse_users"]
 
@@ -606,13 +607,11 @@ def _parse(name: str, value: object, origin: str) -> Any:
 
 
 def _read_file(path: Path) -> dict[str, object]:
-    import tomllib  # most brokers have no file
-
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = parse_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"the configuration file {path} cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(f"the configuration file {path} is not TOML: {error}") from error
     for name in content:
         if name not in _FIELDS:

@@ -42,6 +42,7 @@ from sievemq_core.errors import SieveError
 from sievemq_core.message.destination import Kind, misspelt_kind, parse_address
 from sievemq_core.selector import CompiledSelector, compile_selector
 from sievemq_core.selector.dialect import DIALECTS
+from sievemq_core.toml import parse_toml
 
 _TABLES: Final = ("namespaces", "rules", "limits", "users")
 _OF_NAMESPACE: Final = ("queues", "topics", "subscriptions")
@@ -191,13 +192,11 @@ def read_definitions(path: Path) -> Definitions:
     Raises:
         ValueError: as :func:`definitions_of`.
     """
-    import tomllib  # most brokers have no file
-
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = parse_toml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: it cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise ValueError(f"{path}: it is not TOML: {error}") from None
     return parse_definitions(table, str(path))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tomllib
 from pathlib import Path
 from typing import Annotated, Never
 
@@ -16,6 +15,7 @@ from sievemq_broker.users.account import User
 from sievemq_broker.users.file import check_name, read_users, write_users
 from sievemq_broker.users.passwords import hash_password, is_hash, verify
 from sievemq_core.output import complain, report, show
+from sievemq_core.toml import parse_toml
 
 # Exit codes of every sievemq command; docs and `sievemq --help` list them.
 FAILED, USAGE, NOT_FOUND, REFUSED = 1, 2, 3, 4
@@ -184,7 +184,7 @@ def _configured() -> str | None:
     if not config:
         return None
     try:
-        named = tomllib.loads(Path(config).read_text(encoding="utf-8")).get("users_file")
+        named = parse_toml(Path(config).read_text(encoding="utf-8")).get("users_file")
     except (OSError, ValueError) as error:
         _fail(f"the configuration file {config} cannot be used: {error}", USAGE)
     return named if isinstance(named, str) else None

@@ -28,6 +28,7 @@ from pathlib import Path
 from sievemq_broker.session.rights import ALL_RIGHTS, Grant, Rights, Verb
 from sievemq_broker.users.account import User
 from sievemq_broker.users.passwords import check_hash, is_hash
+from sievemq_core.toml import parse_toml
 
 MAX_NAME_CHARS = 100
 
@@ -84,11 +85,9 @@ def read_file(path: Path) -> tuple[dict[str, User], bytes | None]:
         raise ValueError(f"the users file {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     lines = [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
     if not lines or lines[0].startswith(("[", f"{_KEY} ", f"{_KEY}=")):
-        import tomllib  # few brokers have such a file
-
         try:
-            content = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+            content = parse_toml(text)
+        except ValueError as error:
             raise ValueError(f"the users file {path} is not TOML: {error}") from None
         if unknown := set(content) - {"users", _KEY}:
             raise ValueError(f"the users file {path} holds {_KEY}, [users] and nothing else, not {min(unknown)!r}")

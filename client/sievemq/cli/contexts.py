@@ -20,6 +20,7 @@ import typer
 from sievemq.cli.exits import FAILED, NOT_FOUND, USAGE
 from sievemq_core.harmless import harmless
 from sievemq_core.output import complain
+from sievemq_core.toml import parse_toml
 
 _FILE: Final = "contexts.toml"
 _HEAD: Final = "# Brokers that `sievemq context` has saved.\n\n"
@@ -85,10 +86,9 @@ def read_contexts() -> Contexts:
         return Contexts({})
     except (OSError, UnicodeDecodeError) as error:
         end(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}", USAGE)
-    import tomllib  # most users have no file
 
     try:
-        return _parsed(tomllib.loads(content))
+        return _parsed(parse_toml(content))
     except (ValueError, TypeError, AttributeError) as error:
         end(f"{path} is not as `sievemq context` writes it: {error}", USAGE)
 

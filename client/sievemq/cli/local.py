@@ -29,10 +29,10 @@ def settings_of(environ: Mapping[str, str], main: str = MAIN) -> dict[str, str]:
     found: dict[str, str] = {}
     config = given.get("config") or environ.get("SIEVEMQ_CONFIG")
     if config:
-        import tomllib  # most have no file
+        from sievemq_core.toml import parse_toml  # most have no file
 
         try:
-            table = tomllib.loads(Path(config).read_text(encoding="utf-8"))
+            table = parse_toml(Path(config).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             table = {}  # the broker did not start with it either
         found |= {name: str(table[name]) for name in _SETTINGS if name in table}

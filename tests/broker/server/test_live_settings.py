@@ -367,9 +367,12 @@ def test_a_signal_applies_what_needs_no_restart(tmp_path: Path, caplog: pytest.L
         file.write_text("nonsense = 1")
         in_broker(broker, reload_on_signal)
         assert "settings.not_read" in caplog.text
+        file.write_text(f"peers = {'[' * 100_000}")
+        in_broker(broker, reload_on_signal)
+        assert "it is nested too deeply" in caplog.text
         in_broker(broker, lambda server: server.live.reread_with(None))
         in_broker(broker, reload_on_signal)
-        assert caplog.text.count(" settings.") == 2
+        assert caplog.text.count(" settings.") == 3
 
 
 def test_a_signal_applies_limits_of_namespaces_and_the_log_level(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
 
@@ -19,6 +18,7 @@ from sievemq.cli.manage.actions import JsonOption, YesOption, confirm
 from sievemq.cli.show import harmless, json_line
 from sievemq_core.counted import counted
 from sievemq_core.output import complain, report, show, write
+from sievemq_core.toml import parse_toml
 
 definitions = typer.Typer(
     help="Queues, topics, subscriptions, rules and users as one file: export, diff, apply.", no_args_is_help=True
@@ -132,10 +132,10 @@ def apply(
 
 def _request(file: Path, prune: bool, force: list[str] | None) -> dict[str, Any]:
     try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+        tables = parse_toml(file.read_text(encoding="utf-8"))
     except OSError as error:
         _end(f"{file} cannot be read: {error.strerror or error}", USAGE)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         _end(f"{file} is not TOML: {error}", USAGE)
     try:
         json.dumps(tables, allow_nan=False)
