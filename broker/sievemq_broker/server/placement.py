@@ -40,6 +40,9 @@ _R = TypeVar("_R")
 #: Seconds after which a database that did not answer is asked again.
 RETRY_SECONDS: Final = 0.5
 
+#: Rows of each shard, on average: those of deleted namespaces stay. A broker has all of its own in memory.
+MAX_NAMES: Final = 100_000
+
 #: Names that are asked for at once: the clients that wait for them go on in one turn of the loop.
 _MOST: Final = 64
 
@@ -211,8 +214,8 @@ class Placement:
             instead: is meant if there is a namespace of this name. It is not made.
 
         Returns:
-            Fails with NOT_FOUND if `name` is empty and there is no other one, with UNAVAILABLE if the database does not
-            answer in time.
+            Fails with NOT_FOUND if `name` is empty and there is no other one, with RESOURCE_ALLOCATION if there are too
+            many names, with UNAVAILABLE if the database does not answer in time.
         """
         return self._ask((instead, name) if instead else (name,), claims=True)
 
@@ -258,6 +261,8 @@ class Placement:
                 ask.answer(_unavailable(str(answer)))
             elif where is None:
                 ask.answer(RequestError(f"there is no namespace {ask.names[0]!r}", ErrorCode.NOT_FOUND))
+            elif ask.claims and not where.is_claimed:
+                ask.answer(RequestError(_TOO_MANY, ErrorCode.RESOURCE_ALLOCATION, {"limit": "namespaces"}))
             else:
                 if where.is_claimed and where.shard == self.shard:
                     self._here.add(where.name)
@@ -376,7 +381,7 @@ class Placement:
             return
         use = self._tenants.use_of(name)
         if use is not None:
-            _settle(done, _illegal(_IN_USE.format(name=name, use=use, shard=self.shard), namespace=name))
+            _settle(done, _illegal(_IN_USE.format(name=name, use=use), namespace=name))
             return
         self._here.discard(name)
         self._moving.add(name)
@@ -480,7 +485,8 @@ def look(
         patterns, stored = places.patterns(), places.stored(new, shards)
         would = {name: stored.get(name) or choose(name, patterns, shards) for name in new}
         claimed = {names[-1] for names, claims in wanted if claims}
-        if claims := {name: shard for name, shard in would.items() if name in claimed}:
+        claims = {name: shard for name, shard in would.items() if name in claimed}
+        if claims and places.count() < MAX_NAMES * len(shards):
             found |= places.claim(claims)
     owners: dict[str, Owner | None] = {}
     if any(shard != own for shard in (*found.values(), *would.values())):
@@ -512,10 +518,14 @@ def adopt(places: Places, shard: str, names: Collection[str]) -> dict[str, str]:
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 _NOT_FOUND: Final = ErrorCode.NOT_FOUND
+_TOO_MANY: Final = (
+    "the cluster knows as many names of namespaces as it may, those of deleted ones included; use one of them, or "
+    "delete rows of unused names from the table sievemq.namespace while no broker runs"
+)
 _IN_USE: Final = (
     "namespace {name!r} is used: {use}. Its shard can be changed while it is empty. Otherwise end its clients, write "
-    "its messages to a file (`sievemq store export --shard {shard}`), delete it, assign the name, and read them in "
-    "again (`sievemq import`)"
+    "the messages of each queue to a file (`sievemq browse --json`), delete the namespace, assign its name, and read "
+    "the files in again (`sievemq import`)"
 )
 
 

@@ -27,6 +27,9 @@ class Places(Protocol):
         """The namespaces that exist by name, and the shard of each. Others have a row, too: it stays when one is
         deleted, and may be there before one is made."""
 
+    def count(self) -> int:
+        """How many namespaces have a row."""
+
     def find(self, names: Sequence[str]) -> dict[str, str]:
         """Of these namespaces those that have a row, and the shard of each."""
 

@@ -26,6 +26,7 @@ from sievemq_broker.store_url import without_password
 
 _R = TypeVar("_R")
 
+_COUNT: Final = "SELECT count(*) FROM sievemq.namespace"
 _FIND: Final = "SELECT name, shard FROM sievemq.namespace WHERE name = ANY (%s::bytea[])"
 _STORED: Final = (
     "SELECT key, shard FROM sievemq.definition "
@@ -74,6 +75,9 @@ class PostgresPlaces:
             return {name: shard for name, shard in found.items() if (_key(name), shard) in existing}
 
         return self._run(read)
+
+    def count(self) -> int:
+        return self._run(lambda connection: int(connection.execute(_COUNT).fetchall()[0][0]))
 
     def find(self, names: Sequence[str]) -> dict[str, str]:
         return self._run(lambda connection: _found(connection.execute(_FIND, ([encoded(name) for name in names],))))

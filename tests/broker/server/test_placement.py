@@ -14,6 +14,7 @@ import pytest
 from tests.broker.store.placing import DictPlaces, Tables
 
 from sievemq_broker.domain.store import StoreError
+from sievemq_broker.server import placement
 from sievemq_broker.server.placement import Placement, Where, choose, elsewhere, fits, url_of
 from sievemq_broker.store.lease import Owner
 from sievemq_core.errors import ErrorCode, RequestError, SieveError
@@ -256,6 +257,22 @@ def test_a_shard_without_an_owner_is_tried_again_by_its_clients(tables: Tables) 
     assert elsewhere(Where("space", "c")).code is ErrorCode.UNAVAILABLE
 
 
+def test_names_are_bounded_and_known_ones_go_on(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "MAX_NAMES", 2)
+    a = Rig(tables, "a")
+    for number in range(2 * len(SHARDS)):
+        a.claim(f"space{number}")
+    told = a.enter("one more")
+    found = a.placement.find("one more")
+    known = a.enter("space0")
+    a.run()
+    assert told[0].code is ErrorCode.RESOURCE_ALLOCATION
+    assert "as many names of namespaces as it may" in str(told[0])
+    assert not found.result().is_claimed
+    assert known[0] == "space0" or known[0].code in (ErrorCode.REDIRECT, ErrorCode.UNAVAILABLE)
+    assert "one more" not in tables.rows
+
+
 # -- a database that does not answer --------------------------------------------------------------------------------
 
 
@@ -407,7 +424,7 @@ def test_a_namespace_in_use_stays(tables: Tables, to: str | None) -> None:
     if to == "b":
         assert refused.value.code is ErrorCode.ILLEGAL_STATE
         assert "2 destinations" in str(refused.value)
-        assert "sievemq store export --shard a" in str(refused.value)
+        assert "`sievemq browse --json`" in str(refused.value)
     assert a.assign("space", "a").shard == "a"
 
 

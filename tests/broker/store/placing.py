@@ -81,6 +81,11 @@ class DictPlaces:
         with self.tables.lock:
             return self._end("all_names", dict(self.tables.rows))
 
+    def count(self) -> int:
+        self._begin("count")
+        with self.tables.lock:
+            return self._end("count", len(self.tables.rows))
+
     def find(self, names: Sequence[str]) -> dict[str, str]:
         self._begin("find")
         with self.tables.lock:

@@ -124,6 +124,9 @@ class SimPlaces:
     def all_names(self) -> dict[str, str]:
         return self._line.call(lambda: dict(self._names.rows))
 
+    def count(self) -> int:
+        return self._line.call(lambda: len(self._names.rows))
+
     def find(self, names: Sequence[str]) -> dict[str, str]:
         return self._line.call(lambda: self._find(names))
 

@@ -82,6 +82,7 @@ def test_two_brokers_that_claim_names_at_once_agree(world: World) -> None:
     assert one == other == first.find([*names, world.name("nowhere")])
     assert one == first.claim(dict.fromkeys(names, world.b))
     assert sorted([*first.names(world.a), *first.names(world.b)]) == sorted(names)
+    assert first.count() >= len(names)
 
 
 def test_the_owner_moves_a_name_and_a_superseded_one_does_not(world: World) -> None:

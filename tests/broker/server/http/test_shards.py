@@ -146,7 +146,7 @@ def test_a_namespace_is_assigned_by_the_owner_of_its_shard(cluster: Cluster) -> 
     api_of(cluster, "a", "a-new").ok("PUT", "destinations/queue:q", {})
     answer = a("POST", to_b, {"name": "a-new"})
     assert (answer.status, answer.error) == (409, "ILLEGAL_STATE")
-    assert "sievemq store export --shard a" in answer.json["text"]
+    assert "`sievemq browse --json`" in answer.json["text"]
     api_of(cluster, "a", "a-new").ok("DELETE", "destinations/queue:q")
     assert a.ok("POST", to_b, {"name": "a-new"})["shard"] == "b"
     assert "a-new" not in cluster["a"].call(lambda broker: broker.namespaces)
