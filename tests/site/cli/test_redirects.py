@@ -155,7 +155,7 @@ def test_from_tls_to_clear_text_is_not_followed() -> None:
 )
 def test_what_is_no_url_of_an_owner_is_not_followed(url: str) -> None:
     api = Listed("http://a:1", url)
-    with pytest.raises(ManagementError, match="it is elsewhere"):
+    with pytest.raises(ManagementError, match="is no URL of a management port"):
         api.get("/broker")
     assert api.asked == ["http://a:1"]
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from sievemq_broker import EmbeddedBroker
+from sievemq_broker.domain.work import Task
+from sievemq_broker.server import definitions as server_definitions
 
 from .cluster import SHARDS, Cluster
 from .conftest import Answer, Api
@@ -166,6 +169,20 @@ def test_no_namespace_is_moved_while_a_request_changes_it(cluster: Cluster) -> N
     assert cluster["a"].call(lambda _: dict(management.changed)) == {"a-1": 1}
     cluster["a"].call(lambda _: management.changed.clear())
     assert api.ok("POST", "/api/v1/shards/b/actions/assign", {"name": "a-1"})["shard"] == "b"
+
+
+def test_no_namespace_is_moved_while_definitions_are_applied(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    management = cluster["a"]._http.management  # type: ignore[union-attr]
+    apply, counted = server_definitions.apply, []
+
+    def look(*arguments: Any) -> Task[list[server_definitions.Change]]:
+        counted.append(dict(management.changed))
+        return apply(*arguments)
+
+    monkeypatch.setattr(server_definitions, "apply", look)
+    given = {"definitions": {"namespaces": {"a-1": {"queues": ["q"]}, "a-2": {}}}}
+    api_of(cluster, "a").ok("POST", "/api/v1/definitions", given)
+    assert (counted, management.changed) == ([{"a-1": 1, "a-2": 1}], {})
 
 
 def test_patterns_choose_the_shard_of_new_namespaces(cluster: Cluster) -> None:
