@@ -103,9 +103,19 @@ def test_what_cannot_be_followed(api: Api, context: JMSContext) -> None:
 def test_there_are_places_for_some_at_a_time() -> None:
     slots = Slots(1, "live tails")
     for _ in range(2):
-        with slots.one(), pytest.raises(ApiError, match="1 live tails are at work") as raised, slots.one():
+        with slots.one(None), pytest.raises(ApiError, match="1 live tails are at work") as raised, slots.one(None):
             pass
     assert raised.value.status == 429
+
+
+def test_one_user_leaves_places_for_others() -> None:
+    slots = Slots(4, "exports")
+    for _ in range(2):
+        with slots.one("anna"), slots.one("anna"), slots.one("max"):
+            with pytest.raises(ApiError, match="2 exports of 'anna' are at work"), slots.one("anna"):
+                pass
+            with slots.one("max"), pytest.raises(ApiError, match="4 exports are at work"), slots.one("eva"):
+                pass
 
 
 def test_it_ends_with_the_broker_and_is_not_cut() -> None:

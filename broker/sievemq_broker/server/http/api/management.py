@@ -14,7 +14,7 @@ from sievemq_broker.server.server import Server
 
 
 class Slots:
-    """Places for requests that last.
+    """Places for requests that last. One user has at most half of them: others find some.
 
     Args:
         limit: how many may be at work.
@@ -24,19 +24,27 @@ class Slots:
     def __init__(self, limit: int, what: str) -> None:
         self._limit = limit
         self._what = what
-        self._taken = 0
+        #: By user.
+        self._taken: Counter[str | None] = Counter()
 
     @contextmanager
-    def one(self) -> Iterator[None]:
-        """Take a place; raises ApiError 429 if there is none."""
-        if self._taken >= self._limit:
-            text = f"{self._limit} {self._what} are at work, as many as may be; wait for one to end"
-            raise ApiError(429, "TOO_MANY_REQUESTS", text, {"limit": self._limit}, {"Retry-After": "5"})
-        self._taken += 1
+    def one(self, user: str | None) -> Iterator[None]:
+        """Take a place; raises ApiError 429 if there is none.
+
+        Args:
+            user: who asks; None where there are no users.
+        """
+        limit = self._limit if user is None else max(1, self._limit // 2)
+        for taken, most, of in ((self._taken.total(), self._limit, ""), (self._taken[user], limit, f" of {user!r}")):
+            if taken >= most:
+                text = f"{most} {self._what}{of} are at work, as many as may be; wait for one to end"
+                raise ApiError(429, "TOO_MANY_REQUESTS", text, {"limit": most}, {"Retry-After": "5"})
+        self._taken[user] += 1
         try:
             yield
         finally:
-            self._taken -= 1
+            self._taken[user] -= 1
+            self._taken += Counter()  # drops those without one
 
 
 class Management:

@@ -56,7 +56,7 @@ async def follow_destination(call: Call[requests.Follow, Any]) -> None:
         await call.send({"type": "http.response.start", "status": 200, "headers": head})
         await call.send({"type": "http.response.body", "body": b""})
         return
-    with call.management.tails.one():
+    with call.management.tails.one(call.identity.user):
         maker = maker_of(call.server.shard.services.settings, call.now)
         tap = space.taps.open(maker, name, address, "copy", condition, dict(_TERMS), call.now, call.identity.user)
         gone = asyncio.create_task(disconnected(call))

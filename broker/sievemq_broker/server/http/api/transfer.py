@@ -90,7 +90,7 @@ async def export_messages(call: Call[Any, requests.Which]) -> None:
     place: dict[str, Any] = {"namespace": queue.place.namespace, "destination": queue.place.destination}
     if wanted.subscription is not None:
         place |= {"subscription": wanted.subscription, "client_id": wanted.client_id}
-    with call.management.exports.one():
+    with call.management.exports.one(call.identity.user):
         await _begin(call, "application/x-ndjson", f"{queue.place.destination}.ndjson")
         async for page in _pages(call, queue, condition):
             await _write(call, page, place)
@@ -105,7 +105,7 @@ async def download_body(call: Call[requests.OfSubscription, Any]) -> None:
     _, seen = await find_message(call, call.query)
     fields = seen.envelope.fields
     body, kind = fields[BODY] or b"", fields[BODY_KIND]
-    with call.management.exports.one():
+    with call.management.exports.one(call.identity.user):
         await _begin(call, "application/octet-stream", f"{seen.sequence}.{'txt' if kind == BodyKind.TEXT else 'bin'}")
         for start in range(0, len(body), _PIECE):
             await call.send(_more(body[start : start + _PIECE]))
