@@ -306,7 +306,9 @@ class Settings:
         secret=True,
     )
     shard: str = _setting(
-        "main", "name of this broker's messages in the store; with shards, the one that it looks at first", _shard
+        "main",
+        "name of this broker's messages, in the store and on Spark; with shards, the one that it looks at first",
+        _shard,
     )
     shards: tuple[str, ...] = _setting(
         (), "names of all shards in the store, the same for each broker: it follows them, and takes one", _shards

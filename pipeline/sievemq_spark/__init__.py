@@ -12,7 +12,7 @@ Where things are:
 - the archive, and what keeps it small: archive, files, misfits, drain, compaction, retention
 - questions to it: traffic, backtest, profile, outcomes, deadletters, report
 - back to a broker: replay
-- the command, and running it: cli, progress, spark, links, errors, failures
+- the command, and running it: cli, progress, spark, shards, links, errors, failures
 """
 
 from sievemq_spark.drain import drain

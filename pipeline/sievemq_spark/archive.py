@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Spark writes '' as a NULL partition; a name that no namespace can have represents the broker's default one.
 DEFAULT_NAMESPACE: Final = "(default)"
-KEY: Final = ("broker", "namespace", "destination", "message_id")
+KEY: Final = ("shard", "namespace", "destination", "message_id")
 OUTCOMES: Final = "_outcomes"
 """Folder of the outcomes in that of the messages; Spark reads nothing in folders that begin with _."""
 #: A message has one outcome in each subscription; or several, if an administrator brings it back.
@@ -86,7 +86,7 @@ def read_queues(
 def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
     """Add messages to an archive; messages that it has already are left out, so the call can be repeated at any time.
 
-    A message is known by broker, namespace, destination and message id; the id begins with the broker's incarnation, so
+    A message is known by shard, namespace, destination and message id; the id begins with the broker's incarnation, so
     a broker that starts again never repeats one. Messages without an id (producers may disable them) are always
     added. When the job fails nothing is added. Two jobs must not add to one archive at the same time.
 
@@ -156,6 +156,7 @@ def archive_stream(
     dialect: str = "jakarta",
     outcomes: bool = False,
     fail_on_missing: bool = True,
+    unavailable: str = "fail",
 ) -> Archived:
     """Add the messages that were sent to destinations since the last call, consumed or not; for use in a scheduler.
 
@@ -165,7 +166,7 @@ def archive_stream(
 
     Args:
         spark: the session.
-        url: the broker.
+        url: the broker, or one URL for each of several shards, with commas between.
         destinations: queues, topics, dead-letter queues.
         path: the archive's folder.
         tap: name of the taps; of this archive alone.
@@ -175,6 +176,7 @@ def archive_stream(
         outcomes: add the outcome of the messages, too, with taps of their own, named as `tap` with ``.outcomes``
             behind.
         fail_on_missing: raise if a tap has to be made and its destination is not there; False makes that as well.
+        unavailable: ``wait`` archives the other shards if one cannot be reached; a later call goes on with that.
 
     Raises:
         PipelineError, InvalidSelectorException, InvalidURLException: an argument is wrong, or the folder cannot be
@@ -183,7 +185,7 @@ def archive_stream(
     from sievemq_spark.options import ReadOptions
 
     names = destinations if isinstance(destinations, str) else ",".join(destinations)
-    options = {"url": url, "destination": names, "tap": tap, "dialect": dialect}
+    options = {"url": url, "destination": names, "tap": tap, "dialect": dialect, "unavailable": unavailable}
     options["failOnMissing"] = str(fail_on_missing).lower()
     options |= {
         name: value for name, value in (("user", user), ("password", password), ("selector", selector)) if value

@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sievemq_spark.errors import DataLossError
-from sievemq_spark.offsets import Place
 from sievemq_spark.options import ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from sievemq_spark.links import Link
+    from sievemq_spark.offsets import Place
+    from sievemq_spark.tap_reader import Source
 
 
 @contextmanager
@@ -42,7 +45,7 @@ def drain(
 
     Args:
         spark: the session.
-        url: the broker, or several with commas between.
+        url: the broker, or one URL for each of several shards, with commas between.
         destinations: queues.
         tap: name of the taps that take them; no other program may use it.
         user, password: credentials.
@@ -57,6 +60,7 @@ def drain(
         NoDestinationError: a queue is not there.
         PipelineError, InvalidSelectorException, InvalidURLException: an argument is wrong.
     """
+    from sievemq_spark.shards import Shards
     from sievemq_spark.tap_reader import sources, taken  # needs PySpark, which may be missing
 
     names = destinations if isinstance(destinations, str) else ",".join(destinations)
@@ -65,31 +69,26 @@ def drain(
     more = {"user": user, "password": password, "selector": selector, "lease": lease}
     given |= {name: str(value) for name, value in more.items() if value is not None}
     options = ReadOptions.read({name.lower(): value for name, value in given.items()})
-    links = [source.link(options, known=True) for source in sources(options)]
+    shards = Shards(options)
+    read = sources(options, shards.reached())
     try:
         name = str(uuid.uuid4())  # of this drain, as the only reader of its taps
-        held = {key: place for source in sources(options) for key, place in taken(options, source, name).items()}
-        ranges = {key: [place.tap, place.seq, upto] for key, (place, upto) in held.items()}
+        held = [(source, *taken(options, source, shards.link(source.shard), name)) for source in read]
+        ranges = {source.key: [place.tap, place.seq, upto] for source, place, upto in held}
         yield spark.read.format("sievemq").options(**given, tapRanges=json.dumps(ranges)).load()
-        _acknowledge(options, held)
+        for source, place, upto in held:
+            _acknowledge(shards.link(source.shard), source, place, upto)
     finally:
-        for link in links:
-            link.close()
+        for source in read:
+            shards.link(source.shard).close()
 
 
-def _acknowledge(options: ReadOptions, held: dict[str, tuple[Place, int]]) -> None:
+def _acknowledge(link: Link, source: Source, place: Place, upto: int) -> None:
     from sievemq.taps import Tap
-    from sievemq_spark.tap_reader import sources
 
-    for source in sources(options):
-        place, upto = held[source.key]
-        state = source.link(options, known=True).ask(
-            lambda connection, source=source, place=place, upto=upto: Tap(  # type: ignore[misc]
-                connection, source.name, source.destination, place.tap
-            ).acknowledge(upto)
+    state = link.ask(lambda connection: Tap(connection, source.name, source.destination, place.tap).acknowledge(upto))
+    if state.lost > place.seq:
+        raise DataLossError(
+            f"{source} was not heard of for its lease and gave its messages {place.seq + 1} to {state.lost} back "
+            "to the queue: they will be read again. Give drain() a longer lease"
         )
-        if state.lost > place.seq:
-            raise DataLossError(
-                f"{source} was not heard of for its lease and gave its messages {place.seq + 1} to {state.lost} back "
-                "to the queue: they will be read again. Give drain() a longer lease"
-            )

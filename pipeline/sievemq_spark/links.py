@@ -9,6 +9,7 @@ a connection that is lost is opened again and the question repeated, for :data:`
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -27,10 +28,14 @@ PATIENCE: Final = 5.0
 
 _PAUSE: Final = 0.1  # seconds between two attempts
 
-#: What a lost connection is called; everything else is an answer.
+#: What a lost connection is called.
 _LOST: Final = frozenset(
-    {"CONNECTION_LOST", "CONNECTION_FAILED", "SHUTTING_DOWN", "HEARTBEAT_MISSED", "TOO_MANY_CONNECTIONS"}
+    {"CONNECTION_LOST", "CONNECTION_FAILED", "SHUTTING_DOWN", "HEARTBEAT_MISSED", "TOO_MANY_CONNECTIONS", "UNAVAILABLE"}
 )
+
+_ONCE: Final = {"reconnect": 0, "connect_timeout": 5_000}
+
+log = logging.getLogger("sievemq.spark")
 
 _Key = tuple[int, str, str | None, str | None, str]
 _open: dict[_Key, Connection] = {}
@@ -40,12 +45,14 @@ class Link:
     """A broker, from this process.
 
     Args:
-        known: it was reached before; otherwise the first failure is raised immediately.
+        patience: seconds for which a lost connection is opened again.
     """
 
-    def __init__(self, url: str, user: str | None, password: str | None, dialect: str, *, known: bool = False) -> None:
+    def __init__(
+        self, url: str, user: str | None, password: str | None, dialect: str, *, patience: float = PATIENCE
+    ) -> None:
         self._where = (url, user, password, dialect)
-        self._known = known
+        self._patience = patience
 
     def ask(self, question: Callable[[Connection], T]) -> T:
         """Send a request to the broker, and repeat it if the connection is lost.
@@ -53,25 +60,25 @@ class Link:
         Raises:
             JMSException: what the broker answered; or it cannot be reached.
         """
-        deadline = time.monotonic() + PATIENCE
+        deadline, last = time.monotonic() + self._patience, ""
         while True:
             try:
-                answer = question(self._connection())
+                return question(self._connection())
             except JMSException as error:
-                if error.get_error_code() not in _LOST:
+                if not is_lost(error):
                     raise
                 self.close()
-                if not self._known or time.monotonic() >= deadline:
+                if time.monotonic() >= deadline:
                     raise
+                if self._patience > PATIENCE and str(error) != last:
+                    last = str(error)
+                    log.warning("waiting for %s: %s", broker_name(parse_url(self._where[0])), error)
                 time.sleep(_PAUSE)
-            else:
-                self._known = True
-                return answer
 
     def _connection(self) -> Connection:
         found = _open.get(self._key)
         if found is None:
-            found = _open[self._key] = connect(*self._where)
+            found = _open[self._key] = connect(*self._where, once=not self._patience)
             found.set_exception_listener(lambda _: None)  # the next request raises
         return found
 
@@ -85,9 +92,22 @@ class Link:
             connection.close()
 
 
-def connect(url: str, user: str | None, password: str | None, dialect: str | None = None, **options: Any) -> Connection:
-    """A connection with a name; `options` as those of the URL."""
+def is_lost(error: JMSException) -> bool:
+    """True if the broker could not be reached; everything else is an answer."""
+    return error.get_error_code() in _LOST
+
+
+def connect(
+    url: str, user: str | None, password: str | None, dialect: str | None = None, *, once: bool = False, **options: Any
+) -> Connection:
+    """A connection with a name.
+
+    Args:
+        once: each host is tried once, for five seconds, and a lost connection is not opened again.
+        options: as those of the URL.
+    """
     chosen = options if dialect is None else {"selector_dialect": dialect, **options}
+    chosen |= _ONCE if once else {}
     return ConnectionFactory(url, application="sievemq-spark", **chosen).create_connection(user, password)
 
 
@@ -100,10 +120,13 @@ def is_missing(error: JMSException) -> bool:
     return error.get_error_code() == "NOT_FOUND" and "destination" in error.details
 
 
-def require_queues(connection: Connection, url: str, options: ReadOptions) -> None:
+def require_queues(connection: Connection, where: str, options: ReadOptions) -> None:
     """Raise if a queue cannot be browsed; or if it is not there, unless the options allow that.
 
     A dead-letter queue counts as there if its origin is.
+
+    Args:
+        where: names the broker.
 
     Raises:
         NoDestinationError: names it.
@@ -121,6 +144,6 @@ def require_queues(connection: Connection, url: str, options: ReadOptions) -> No
                 if name.startswith(PREFIX) and not missing(Queue(name.removeprefix(PREFIX))):
                     continue
                 raise NoDestinationError(
-                    f"there is no {queue} at {broker_name(parse_url(url))}: it was never used, or its name is misspelt "
+                    f"there is no {queue} in {where}: it was never used, or its name is misspelt "
                     f"(names are literal, without patterns). {HINT}"
                 )

@@ -1,11 +1,11 @@
 """How far a stream has come: for each source the tap and the sequence in it.
 
-    {"queue:orders": {"tap": "k3v9x2-7.1", "seq": 8123}}
+    {"main/queue:orders": {"tap": "k3v9x2-7.1", "seq": 8123}}
 
-The key is the destination; with several brokers those from the second on are ``queue:orders#2``: hosts may move, and
-the tap's id, which is never reused, shows whether it is still the same one. ``lost`` is there once messages were
-lost that the query went on without (``failOnDataLoss=false``): how many, added up. ``after`` is there in the first
-offset that names a source whose tap was read before: the sequence behind which the query begins.
+The key is the shard's name and the destination, with the namespace between them unless it is the default one. Where
+both have a tap of the same id, that is the same source: a shard was renamed. An id is never reused. ``lost`` is there
+once messages were lost that the query went on without (``failOnDataLoss=false``): how many, added up. ``after`` is
+there in the first offset that names a source whose tap was read before: the sequence behind which the query begins.
 
 The places of sources that a run does not read stay in its offsets, so that a later run goes on with them.
 """
@@ -52,6 +52,17 @@ def places(offset: JSON) -> dict[str, Place]:
     }
 
 
+def place_in(found: Mapping[str, Place], key: str, tap: str) -> Place | None:
+    """The place of a source in an offset: that of its tap, whatever its key was, or else that of its key."""
+    return next((place for place in found.values() if place.tap == tap), found.get(key))
+
+
+def moved(found: dict[str, Place], now: Mapping[str, Place]) -> dict[str, Place]:
+    """An offset with the places of some sources, and without those that the same taps had under other keys."""
+    taps = {place.tap for place in now.values()}
+    return {key: place for key, place in found.items() if key in now or place.tap not in taps} | dict(now)
+
+
 def shown(found: dict[str, Place]) -> JSON:
     """The place as an offset. Spark compares offsets as text, so equal places must have equal text."""
     return {
@@ -69,9 +80,9 @@ def lag(progress: Mapping[str, Any] | None) -> dict[str, int]:
     Args:
         progress: ``query.lastProgress``, or of a listener ``event.progress.json`` as loaded; None before the first.
 
-    >>> place = '{{"queue:orders": {{"tap": "k3v9x2-7.1", "seq": {}}}}}'
+    >>> place = '{{"main/queue:orders": {{"tap": "k3v9x2-7.1", "seq": {}}}}}'
     >>> lag({"sources": [{"endOffset": place.format(8123), "latestOffset": place.format(8200)}]})
-    {'queue:orders': 77}
+    {'main/queue:orders': 77}
     """
     found: dict[str, int] = {}
     for source in (progress or {}).get("sources", ()):

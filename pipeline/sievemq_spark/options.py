@@ -68,7 +68,7 @@ _SPARKS: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
 
 
 def broker_name(url: BrokerURL) -> str:
-    """A broker as rows show it: hosts and ports, nothing secret."""
+    """Where a broker is: hosts and ports, nothing secret."""
     return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in url.hosts)
 
 
@@ -81,11 +81,6 @@ class _Options:
     @property
     def broker_url(self) -> BrokerURL:
         return parse_url(self.url)
-
-    @property
-    def broker(self) -> str:
-        """The broker as rows show it: hosts and ports, nothing secret."""
-        return broker_name(self.broker_url)
 
     @classmethod
     def _read(cls, options: Mapping[str, str], parse: Mapping[str, Callable[[str], Any]]) -> Self:
@@ -120,8 +115,8 @@ class ReadOptions(_Options):
     """Options of a read.
 
     Attributes:
-        url, user, password: the broker, or several with blanks or commas between; credentials apart from the URL go
-            before those in it.
+        url, user, password: the broker, or one URL for each of several shards, with blanks or commas between;
+            credentials apart from the URL go before those in it.
         destination: ``queue:orders``, or several with commas between them.
         mode: ``browse``: what waits in the queues, which stays there; only for a batch. ``tap``: what goes through the
             destinations, copied by taps; the default if `tap` is given. ``outcomes``: what becomes of
@@ -139,6 +134,8 @@ class ReadOptions(_Options):
         max_bytes_per_trigger: the same in bytes, of each destination; 0 for all.
         partitions: that the messages of a destination are read in at most; a browse with a limit is read in one.
         fail_on_data_loss: fail where messages were lost that should have been read; false continues behind them.
+        unavailable: ``fail``: a stream ends where a shard cannot be reached. ``wait``: it reads the others on, and that
+            shard when it is back; a batch that was planned waits for it. A batch read fails.
         fail_on_missing: fail where a destination is not there; false reads nothing of it, and makes the tap of one.
         retain_messages, retain_bytes, retain_age, lease: what a tap may hold, and how long (ms); None leaves it to
             the broker.
@@ -158,6 +155,7 @@ class ReadOptions(_Options):
     max_bytes_per_trigger: int = 0
     partitions: int = 8
     fail_on_data_loss: bool = True
+    unavailable: str = "fail"
     fail_on_missing: bool = True
     retain_messages: int | None = None
     retain_bytes: int | None = None
@@ -184,6 +182,7 @@ class ReadOptions(_Options):
         _ = result.urls, result.destinations, result.promoted, result.starts
         if result.mode == "browse":
             _ = result.queues
+            result.no_waiting()
         else:
             _ = result.tap_name
         if result.mode == "outcomes" and result.promoted:
@@ -195,10 +194,7 @@ class ReadOptions(_Options):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        found = tuple(dict.fromkeys(_NEXT_URL.split(self.url.strip())))
-        for each in found:
-            parse_url(each)
-        return found
+        return urls_of(self.url)
 
     @property
     def destinations(self) -> tuple[Destination, ...]:
@@ -217,6 +213,13 @@ class ReadOptions(_Options):
         for each in self.destinations:
             if not isinstance(each, Queue):
                 raise PipelineError(f"{each} is a topic: {why}")
+
+    def no_waiting(self) -> None:
+        """Raise PipelineError if a shard that is away is to be waited for: a batch read would be incomplete."""
+        if self.unavailable == "wait":
+            raise PipelineError(
+                "the option 'unavailable' can be 'wait' for a stream through taps only: a batch read needs each shard"
+            )
 
     @property
     def starts(self) -> dict[str, str | int]:
@@ -294,6 +297,18 @@ class WriteOptions(_Options):
         return result
 
 
+def urls_of(text: str) -> tuple[str, ...]:
+    """The URLs that the option `url` names.
+
+    Raises:
+        InvalidURLException: one is none.
+    """
+    found = tuple(dict.fromkeys(_NEXT_URL.split(text.strip())))
+    for each in found:
+        parse_url(each)
+    return found
+
+
 def destination_of(text: str) -> Destination:
     """The destination that an option names.
 
@@ -333,6 +348,12 @@ def _boolean(text: str) -> bool:
         raise ValueError("true or false is needed") from None
 
 
+def _unavailable(text: str) -> str:
+    if text not in ("fail", "wait"):
+        raise ValueError("there are 'fail' and 'wait'")
+    return text
+
+
 def _ranges(text: str) -> dict[str, Any]:
     found = json.loads(text)
     if not isinstance(found, dict):
@@ -348,6 +369,7 @@ _READERS: Final[dict[str, Callable[[str], Any]]] = {
     "partitions": _positive,
     "failondataloss": _boolean,
     "failonmissing": _boolean,
+    "unavailable": _unavailable,
     "retainmessages": _count,
     "retainbytes": _count,
     "retainage": _count,

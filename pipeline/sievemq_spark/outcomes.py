@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any, Final
 
 from sievemq_spark.archive import KEY, require_messages
@@ -87,9 +89,10 @@ def outcomes(messages: DataFrame, fates: DataFrame) -> Outcomes:
             .collect()
         )
         total = sum(row["rows"] for row in grouped)
-        ended = rows.select(*KEY).distinct().withColumn("ended", f.lit(True))
+        ended = rows.select(*KEY).distinct().withColumn("ended", f.lit(True)).alias("ended")
         unknown = f.col("message_id").isNotNull() & f.col("ended").isNull()
-        known = messages.select(*KEY).join(ended, list(KEY), "left")
+        same = reduce(and_, (f.col(f"sent.{name}").eqNullSafe(f.col(f"ended.{name}")) for name in KEY))
+        known = messages.select(*KEY).alias("sent").join(ended, same, "left").select("sent.message_id", "ended.ended")
         every, lost = known.agg(f.count(f.lit(1)), f.count_if(unknown)).collect()[0]
         at = time_of(f.col("time"), unit_for(*(row["span"] for row in grouped)))
         destinations, selectors, times = _counted(rows.withColumn("at", at), "destination", "selector", "at")

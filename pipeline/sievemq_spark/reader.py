@@ -15,9 +15,9 @@ from pyspark.sql.types import StructType
 from sievemq import Connection, Queue
 from sievemq._engine.outbox import Completion
 from sievemq.taps import TapPage
-from sievemq.url import parse_url
 from sievemq_spark.links import connect, require_queues
-from sievemq_spark.options import WORTH, ReadOptions, broker_name
+from sievemq_spark.options import WORTH, ReadOptions
+from sievemq_spark.shards import Shards, shard_of
 from sievemq_spark.tap_rows import record_batches
 
 _count: Final = itemgetter(0)
@@ -86,7 +86,7 @@ def pages(
 
 
 class BrowsePartition(InputPartition):
-    """One queue of one broker, or a part of it.
+    """One queue of one shard, or a part of it.
 
     Args:
         part: number of the part, from 0, and how many there are; None for the whole queue.
@@ -119,9 +119,10 @@ class BrowseReader(DataSourceReader):
         """
         options = self._options
         found: list[InputPartition] = []
-        for url in options.urls:
+        for shard in Shards(options).reached():
+            url = shard.url
             with self._connect(url) as connection:
-                require_queues(connection, url, options)
+                require_queues(connection, str(shard), options)
                 for queue in options.queues:
                     count = 1 if options.limit else min(options.partitions, -(-depth_of(connection, queue) // WORTH))
                     parts = [(number, count) for number in range(count)] if count > 1 else [None]
@@ -134,8 +135,8 @@ class BrowseReader(DataSourceReader):
         options = self._options
         queue = next(queue for queue in options.queues if str(queue) == partition.destination)
         with self._connect(partition.url) as connection:
-            broker, schema = parse_url(partition.url), to_arrow_schema(self._schema)
-            origin = (broker_name(broker), broker.namespace, str(queue))
+            shard, schema = shard_of(connection, partition.url), to_arrow_schema(self._schema)
+            origin = (shard.name, shard.namespace, str(queue))
             for page, places in pages(connection, queue, options.selector, options.limit, partition.part):
                 yield from record_batches(page, origin, options.promoted, schema, options.batch_size, places)
 

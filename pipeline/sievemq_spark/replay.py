@@ -95,7 +95,7 @@ def replay(
         groups = f.coalesce("group_id", "message_id", f.lit(""))
         spread = chosen.repartition(partitions, groups) if partitions > 1 else chosen.repartition(1)
         # the last ones only so that the order is the same in each run, and with it the pieces
-        ordered = spread.sortWithinPartitions("timestamp", "seq", "destination", "namespace", "broker", "message_id")
+        ordered = spread.sortWithinPartitions("timestamp", "seq", "destination", "namespace", "shard", "message_id")
         # the group is among the properties, which may be changed; a delivery time is over
         ordered = ordered.drop("group_id", "group_seq", "delivery_time")
         sent = MessageWriter(checked, ordered.schema).send(ordered) if count else 0

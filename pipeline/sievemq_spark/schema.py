@@ -1,6 +1,6 @@
 """A message as a row: the columns, and both ways between them. No Spark and no Arrow is needed for anything here.
 
-    broker              STRING    host:port it was read from
+    shard               STRING    name of the shard it was read from
     namespace           STRING    the broker's name for it; '' is the default one
     destination         STRING    queue:orders
     seq                 BIGINT    its place in what was read, from 1; with gaps if several tasks read a queue
@@ -63,7 +63,7 @@ PROPERTY_TYPE: Final = "struct<t:string,b:boolean,l:bigint,d:double,s:string>"
 
 #: Column -> Spark type, in order.
 COLUMNS: Final[dict[str, str]] = {
-    "broker": "string",
+    "shard": "string",
     "namespace": "string",
     "destination": "string",
     "seq": "bigint",
@@ -91,7 +91,7 @@ COLUMN_NAMES: Final = frozenset(COLUMNS)
 
 #: What became of a message: column -> Spark type, in order.
 OUTCOME_COLUMNS: Final[dict[str, str]] = {
-    "broker": "string",
+    "shard": "string",
     "namespace": "string",
     "destination": "string",
     "seq": "bigint",

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -30,11 +30,13 @@ from sievemq import JMSException
 from sievemq.taps import Tap, TapState
 from sievemq_spark.errors import DataLossError, NoDestinationError
 from sievemq_spark.links import Link
-from sievemq_spark.offsets import JSON, Place, places, shown
+from sievemq_spark.offsets import JSON, Place, moved, place_in, places, shown
 from sievemq_spark.options import ReadOptions
+from sievemq_spark.shards import Shard, Shards
 from sievemq_spark.tap_reader import (
     Source,
     TapRange,
+    holder,
     lost_text,
     other_text,
     pieces,
@@ -46,6 +48,8 @@ from sievemq_spark.tap_reader import (
 
 _PAUSE: Final = 0.005  # seconds
 
+T = TypeVar("T")
+
 log = logging.getLogger("sievemq.spark")
 
 
@@ -55,11 +59,12 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._sources = sources(options)
-        self._links: dict[str, Link] = {}
+        self._shards = Shards(options)
         self._name = str(uuid.uuid4())  # of this run, as the only reader of its taps
         #: Where a run that ends by itself ends (availableNow).
         self._targets: dict[str, tuple[Place, int]] | None = None
+        #: Keys of places that no source has, as far as that was logged.
+        self._unread: set[str] = set()
 
     # -- how far --------------------------------------------------------------------------------------------------
 
@@ -71,12 +76,27 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             PipelineError: another query reads the tap.
             JMSException: a broker cannot be reached, or refuses credentials, destination or selector.
         """
-        begin = {}
-        with unless_it_fails(self._options, self._sources):
-            for source in self._sources:
-                tap, state = source.claim(self._link(source), self._options, self._name)
-                begin[source.key] = Place(tap.id, source.begin(self._options, state))
-        return shown(begin)
+        options, shards = self._options, self._shards
+        read = sources(options, shards.require_one())
+
+        def begin(source: Source) -> Place:
+            tap, state = source.claim(self._link(source), options, self._name)
+            return Place(tap.id, source.begin(options, state))
+
+        with unless_it_fails(shards, read):
+            return shown(self._each(read, begin))
+
+    def _each(self, read: Sequence[Source], work: Callable[[Source], T]) -> dict[str, T]:
+        """The result of some work for each source, by key, as far as its shard is not away by then."""
+        found, away = {}, set[Shard]()
+        for source in read:
+            if source.shard not in away:
+                try:
+                    found[source.key] = work(source)
+                except JMSException as error:
+                    self._shards.lose(source.shard, error)
+                    away.add(source.shard)
+        return found
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The limit in the options; limits in bytes are applied here."""
@@ -85,12 +105,15 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the end of a run: what there is now. A drain takes all of it from its queue."""
-        self._targets = {}
-        for source in self._sources:
+
+        def take(source: Source) -> tuple[Place, int] | None:
             try:
-                self._targets |= taken(self._options, source, self._name)
+                return taken(self._options, source, self._link(source), self._name)
             except NoDestinationError:
-                continue  # initialOffset fails; a query that continues decides in latestOffset what it has lost
+                return None  # initialOffset fails; a query that continues decides in latestOffset what it has lost
+
+        found = self._each(sources(self._options, self._shards.reached()), take)
+        self._targets = {key: target for key, target in found.items() if target is not None}
 
     def latestOffset(self, start: JSON, limit: ReadLimit) -> JSON:  # noqa: N802
         """The end of the next batch; everything up to `start` is processed and acknowledged.
@@ -100,24 +123,39 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             JMSException: a broker cannot be reached.
         """
         begin = places(start)
-        found = {source.key: self._resume(source, begin.get(source.key)) for source in self._sources}
-        upto = self._divided(found, limit.max_rows if isinstance(limit, ReadMaxRows) else 0)
-        # What this run does not read stays as it is: a later one may.
-        return shown(begin | {key: place.upto(upto[key], begin.get(key)) for key, (place, _) in found.items()})
+        read = sources(self._options, self._shards.reached())
+        found = self._each(read, lambda source: self._resume(source, begin))
+        now = {}
+        upto = self._divided(read, found, limit.max_rows if isinstance(limit, ReadMaxRows) else 0)
+        for key, seq in upto.items():
+            place = found[key][0]
+            now[key] = place.upto(seq, place_in(begin, key, place.tap))
+        end = moved(begin, now)  # what this run does not read stays as it is: a later one may
+        self._log_unread(end.keys() - now.keys())
+        return shown(end)
 
-    def _divided(self, found: dict[str, tuple[Place, int]], most: int) -> dict[str, int]:
+    def _log_unread(self, keys: Set[str]) -> None:
+        """Log the sources of the checkpoint that nothing was read of, once: a shard may have another name, and have
+        lost its data."""
+        new = keys - self._unread
+        if new and self._shards.are_all_there:
+            self._unread |= new
+            log.warning("the checkpoint has places of %s, which this run does not read", ", ".join(sorted(new)))
+
+    def _divided(self, read: Sequence[Source], found: dict[str, tuple[Place, int]], most: int) -> dict[str, int]:
         """The sequence up to which each source is read: together `most` messages, or all if that is 0.
 
         Each gets a share in proportion to what waits there, so that the times of their messages advance together; what
         others leave goes to the largest."""
+        read = [source for source in read if source.key in found]
         waiting = {}
-        for source in self._sources:
+        for source in read:
             place, last = found[source.key]
             target = self._target(source, place.tap)
             waiting[source.key] = max(0, (last if target is None else min(last, target)) - place.seq)
         if self._options.mode == "drain":  # a drain reads from the queue itself
             waiting = dict.fromkeys(waiting, 1)
-        ordered = sorted(self._sources, key=lambda source: -waiting[source.key])
+        ordered = sorted(read, key=lambda source: -waiting[source.key])
         upto: dict[str, int] = {}
         left, total, some = most, sum(waiting.values()), sum(map(bool, waiting.values()))
         for source in ordered:
@@ -137,24 +175,26 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> JSON | None:  # noqa: N802
         """The latest message of the taps, for the lag in the query's progress."""
-        found = {}
-        for source in self._sources:
-            try:
-                tap, state = self._link(source).ask(source.find())
-            except JMSException:
-                return None  # the first real use raises
-            found[source.key] = Place(tap.id, state.last)
-        return shown(found)
 
-    def _resume(self, source: Source, begin: Place | None) -> tuple[Place, int]:
+        def latest(source: Source) -> Place:
+            tap, state = self._link(source).ask(source.find())
+            return Place(tap.id, state.last)
+
+        try:
+            return shown(self._each(sources(self._options, self._shards.reached()), latest))
+        except JMSException:
+            return None  # the first real use raises
+
+    def _resume(self, source: Source, offset: dict[str, Place]) -> tuple[Place, int]:
         """The place behind which one source is read on, and its last message; what lies before the place is
         acknowledged."""
+        begin = offset.get(source.key)
         known = begin is not None and bool(begin.tap)
         if known and self._options.fail_on_data_loss and source.is_missing(self._link(source)):
             assert begin is not None
             self._lost(other_text(source, None, begin.tap))  # before another one is made without a reader
         tap, state = source.claim(self._link(source), self._options, self._name, known=known)
-        place = self._resumed(source, begin, state)
+        place = self._resumed(source, place_in(offset, source.key, tap.id), state)
         state = self._acknowledge(source, Place(tap.id, place.seq), state)
         if state.lost > place.seq:
             missing = 0
@@ -166,6 +206,15 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _reach(self, source: Source, place: Place, messages: int) -> int:
         """The sequence up to which one source may be read behind a place: `messages` at most, or all if that is 0."""
+        if self._shards.is_away(source.shard):
+            return place.seq
+        try:
+            return self._seek(source, place, messages)
+        except JMSException as error:
+            self._shards.lose(source.shard, error)
+            return place.seq
+
+    def _seek(self, source: Source, place: Place, messages: int) -> int:
         target = self._target(source, place.tap)
         if target is not None and target <= place.seq:
             return place.seq
@@ -187,7 +236,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _resumed(self, source: Source, begin: Place | None, state: TapState) -> Place:
         """The place to continue in a tap, whether or not it is the one that the query knows."""
         if begin is None or not begin.tap:
-            first = max(state.acknowledged, state.first - 1)
+            first = source.begin(self._options, state)
             return Place(state.id, first, after=first)
         if begin.tap == state.id:
             return begin
@@ -209,18 +258,19 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLossError: a drain has given messages back that were being read.
         """
         known = places(end)
-        for source in self._sources:
-            place = known.get(source.key)
-            if place is None:
-                continue
+
+        def acknowledge(source: Source) -> None:
             try:
-                _, state = self._link(source).ask(source.find())
+                tap, state = self._link(source).ask(source.find())
             except JMSException as error:
                 if error.get_error_code() != "NOT_FOUND":
                     raise
-                continue  # latestOffset meets it as well, and decides
-            if state.id == place.tap:
+                return  # latestOffset meets it as well, and decides
+            place = place_in(known, source.key, tap.id)
+            if place is not None and tap.id == place.tap:
                 self._acknowledge(source, place, state)
+
+        self._each(sources(self._options, self._shards.reached()), acknowledge)
 
     def _acknowledge(self, source: Source, place: Place, state: TapState) -> TapState:
         if place.seq <= state.acknowledged:
@@ -242,7 +292,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log.warning("%s", text)
 
     def _link(self, source: Source) -> Link:
-        return self._links.setdefault(source.url, source.link(self._options))
+        return self._shards.link(source.shard)
 
     # -- the messages ---------------------------------------------------------------------------------------------
 
@@ -253,35 +303,25 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLossError: a tap is not the one of the offsets.
         """
         begin, found = places(start), []
-        for source in self._sources:
-            place = places(end).get(source.key)
-            if place is None:
-                continue
-            before = begin.get(source.key)
-            after = place.after if before is None else before.seq if before.tap == place.tap else 0
-            before = before or Place()
+        for key, place in places(end).items():
+            before = begin.get(key)
+            same = place_in(begin, "", place.tap)
+            after = same.seq if same else place.after if before is None else 0
             # what was lost on the way to this offset is known to be
-            after = min(place.seq, max(after, after + place.lost - before.lost))
-            if after < place.seq and self._there(source, place):
-                found += pieces(source, place.tap, after, place.seq, self._options.partitions)
+            lost = (same or before or Place()).lost
+            after = min(place.seq, max(after, after + place.lost - lost))
+            if after == place.seq:
+                continue
+            source = holder(self._options, self._shards, key, place.tap)
+            if source is not None or not self._shards.are_all_there:  # what is away is for the tasks, which wait for it
+                found += pieces(source, key, place.tap, after, place.seq, self._options.partitions)
+            else:
+                self._lost(
+                    f"{key} has not the tap {place.tap}, as the checkpoint says: its broker was restarted without its "
+                    "data or from a backup, the tap was deleted, or the options url and destination do not name it any "
+                    "more. The messages of this batch cannot be read again"
+                )
         return found
-
-    def _there(self, source: Source, place: Place) -> bool:
-        try:
-            tap, _ = self._link(source).ask(source.find())
-        except JMSException as error:
-            if error.get_error_code() != "NOT_FOUND":
-                raise
-            self._lost(f"{source} is gone: {error}")
-            return False
-        if tap.id != place.tap:
-            self._lost(
-                f"{source} is {tap.id} and not {place.tap}, as the checkpoint says: its broker was restarted "
-                "without its data or from a backup, or the tap was deleted. The messages of this batch "
-                "cannot be read again"
-            )
-            return False
-        return True
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, TapRange)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Any, Final, Literal
 
 import pyarrow as pa
@@ -17,11 +18,11 @@ from pyspark.sql.types import StructType
 from sievemq import Connection, JMSException
 from sievemq.destinations import parse_destination
 from sievemq.taps import Tap, TapState, delete_tap, find_tap, open_tap
-from sievemq.url import parse_url
 from sievemq_spark.errors import DataLossError, NoDestinationError, PipelineError
 from sievemq_spark.links import HINT, PATIENCE, Link, is_missing
 from sievemq_spark.offsets import Place
-from sievemq_spark.options import WORTH, ReadOptions, broker_name
+from sievemq_spark.options import WORTH, ReadOptions
+from sievemq_spark.shards import Shard, Shards
 from sievemq_spark.tap_rows import outcome_batches, record_batches
 
 #: Mode of a read -> mode of its taps.
@@ -36,36 +37,34 @@ _PAUSE: Final = 0.1  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One destination at one broker.
+    """One destination in one shard.
 
     Attributes:
-        key: in offsets, see offsets.py.
-        url: of the broker.
+        shard: that it is in.
         destination: in text.
         name: of the tap.
     """
 
-    key: str
-    url: str
+    shard: Shard
     destination: str
     name: str
 
     @property
-    def origin(self) -> tuple[str, str, str]:
-        """Broker, namespace and destination as rows show them."""
-        url = parse_url(self.url)
-        return broker_name(url), url.namespace, self.destination
+    def key(self) -> str:
+        """Its key in offsets, see offsets.py."""
+        return f"{self.shard.key}/{self.destination}"
 
     def delete(self) -> Callable[[Connection], bool]:
         """Returns a function that deletes the tap."""
         return lambda connection: delete_tap(connection, self.name, parse_destination(self.destination))
 
     def __str__(self) -> str:
-        return f"the tap {self.name!r} on {self.destination} at {broker_name(parse_url(self.url))}"
+        return f"the tap {self.name!r} on {self.destination} of {self.shard}"
 
-    def link(self, options: ReadOptions, *, known: bool = False) -> Link:
-        """The broker."""
-        return Link(self.url, options.user, options.password, options.dialect, known=known)
+    def link(self, options: ReadOptions) -> Link:
+        """The broker, for a task: it waits for the shard if the options do."""
+        patience = inf if options.unavailable == "wait" else PATIENCE
+        return Link(self.shard.url, options.user, options.password, options.dialect, patience=patience)
 
     def open(
         self, options: ReadOptions, reader: str | None = None, *, known: bool = False
@@ -147,35 +146,59 @@ class Source:
         return lambda connection: find_tap(connection, self.name, parse_destination(self.destination))
 
 
-def sources(options: ReadOptions) -> tuple[Source, ...]:
-    """Everything that is read: each destination at each broker."""
-    name = options.tap_name
-    return tuple(
-        Source(str(each) if number == 1 else f"{each}#{number}", url, str(each), name)
-        for number, url in enumerate(options.urls, start=1)
-        for each in options.destinations
-    )
+def sources(options: ReadOptions, shards: Sequence[Shard]) -> list[Source]:
+    """Everything that is read: each destination of each shard."""
+    return [Source(shard, str(each), options.tap_name) for shard in shards for each in options.destinations]
+
+
+def holder(options: ReadOptions, shards: Shards, key: str, tap: str) -> Source | None:
+    """The source that has a tap: that of the key, or another one if its shard was renamed; None if none has it."""
+    near = [each for each in sources(options, shards.reached()) if key.endswith(f"/{each.destination}")]
+    for source in sorted(near, key=lambda each: each.key != key):
+        try:
+            if shards.link(source.shard).ask(source.find())[0].id == tap:
+                return source
+        except JMSException as error:
+            if error.get_error_code() != "NOT_FOUND":
+                shards.lose(source.shard, error)
+    return None
+
+
+def _awaited(options: ReadOptions, part: TapRange) -> Source:
+    """The source of a range, once its shard is back.
+
+    Raises:
+        DataLossError: all shards are there, and none has the tap.
+    """
+    shards = Shards(options)
+    while True:
+        source = holder(options, shards, part.key, part.tap)
+        if source is not None:
+            return source
+        if shards.are_all_there:
+            raise DataLossError(f"{part.key} has not the tap {part.tap} any more: its messages cannot be read again")
+        time.sleep(_PAUSE)
 
 
 @contextmanager
-def unless_it_fails(options: ReadOptions, read: Sequence[Source]) -> Iterator[None]:
+def unless_it_fails(links: Shards, read: Sequence[Source]) -> Iterator[None]:
     """Delete the taps that a block makes if it fails: they would collect messages without a reader.
 
     Args:
-        options: of the read.
+        links: to the shards.
         read: what the block makes taps for.
     """
     new: list[Source] = []
     for source in read:
         with suppress(JMSException):  # the block raises it
-            if source.is_missing(source.link(options)):
+            if source.is_missing(links.link(source.shard)):
                 new.append(source)
     try:
         yield
     except Exception:
         for source in new:
             with suppress(JMSException):
-                source.link(options).ask(source.delete())
+                links.link(source.shard).ask(source.delete())
         raise
 
 
@@ -183,23 +206,26 @@ class TapRange(InputPartition):
     """Some messages of a tap, for one task.
 
     Args:
+        source: None where its shard was away: the task waits for it.
+        key: of the source.
         after, upto: those behind the first sequence, up to the second.
     """
 
-    def __init__(self, source: Source, tap: str, after: int, upto: int) -> None:
-        super().__init__((source.key, tap, after, upto))
+    def __init__(self, source: Source | None, key: str, tap: str, after: int, upto: int) -> None:
+        super().__init__((key, tap, after, upto))
         self.source = source
+        self.key = key
         self.tap = tap
         self.after = after
         self.upto = upto
 
 
-def pieces(source: Source, tap: str, after: int, upto: int, most: int) -> list[InputPartition]:
+def pieces(source: Source | None, key: str, tap: str, after: int, upto: int, most: int) -> list[InputPartition]:
     """A range in up to `most` parts of about the same size, none of them hardly worth a task."""
     total = upto - after
     count = max(1, min(most, -(-total // WORTH))) if total > 0 else 0
     ends = [after + total * number // count for number in range(count + 1)] if count else []
-    return [TapRange(source, tap, begin, end) for begin, end in pairwise(ends)]
+    return [TapRange(source, key, tap, begin, end) for begin, end in pairwise(ends)]
 
 
 def read_range(options: ReadOptions, schema: pa.Schema, part: TapRange) -> Iterator[pa.RecordBatch]:
@@ -208,9 +234,9 @@ def read_range(options: ReadOptions, schema: pa.Schema, part: TapRange) -> Itera
     Raises:
         DataLossError: some of them were removed, and the options do not allow to continue without them.
     """
-    source, after = part.source, part.after
-    link = source.link(options, known=True)
-    origin, promoted = source.origin, options.promoted
+    source, after = part.source or _awaited(options, part), part.after
+    link, shard = source.link(options), source.shard
+    origin, promoted = (shard.name, shard.namespace, source.destination), options.promoted
     while after < part.upto:
         begin = after
 
@@ -248,7 +274,7 @@ def other_text(source: Source, found: str | None, wanted: str) -> str:
     there = "gone" if found is None else f"{found} and not {wanted}, with which this query began"
     return (
         f"{source} is {there}: its broker was restarted without its data or from a backup, the tap was deleted, its "
-        "lease ended, or the option url names brokers in another order. What arrived in between may be missing"
+        "lease ended, or another broker has the shard's name now. What arrived in between may be missing"
     )
 
 
@@ -257,30 +283,30 @@ def _missing(options: ReadOptions, text: str, cause: BaseException | None = None
         raise DataLossError(f"{text}. The option failOnDataLoss=false continues without them") from cause
 
 
-def taken(options: ReadOptions, source: Source, reader: str | None = None) -> dict[str, tuple[Place, int]]:
-    """Open a tap, and what can be read of it now: the place up to which it is acknowledged, and the end.
+def taken(options: ReadOptions, source: Source, link: Link, reader: str | None = None) -> tuple[Place, int]:
+    """Open a tap, and what can be read of it now.
 
     Args:
         options: of the read.
         source: where.
+        link: to its shard.
         reader: name of the only query that may read it from now on; None for a look.
 
     Returns:
-        by the key of the source.
+        The place up to which it is acknowledged, and the end.
 
     Raises:
         NoDestinationError: there is no such destination.
         PipelineError: another query reads the tap.
         JMSException: the broker cannot be reached, refuses the credentials, the selector, the destination.
     """
-    link = source.link(options)
     tap, state = source.claim(link, options, reader)
     begin = upto = source.begin(options, state)
     while True:
         state = link.ask(lambda _, upto=upto: tap.look(upto))  # type: ignore[misc]
         upto = max(upto, state.upto)
         if not state.more:
-            return {source.key: (Place(tap.id, begin), upto)}
+            return Place(tap.id, begin), upto
 
 
 class TapReader(DataSourceReader):
@@ -295,22 +321,24 @@ class TapReader(DataSourceReader):
                 "a batch reader is not informed when Spark has written its rows, so it cannot remove the messages: use "
                 "'with sievemq_spark.drain(…) as frame', or a stream with mode 'drain'"
             )
+        options.no_waiting()
         self._options = options
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
         """The ranges that the options name, or all that the taps hold."""
-        options = self._options
+        options, shards = self._options, Shards(self._options)
+        read = sources(options, shards.reached())
         ranges = options.tap_ranges
         if ranges is None:
-            with unless_it_fails(options, sources(options)):
-                held = {key: place for source in sources(options) for key, place in taken(options, source).items()}
+            with unless_it_fails(shards, read):
+                held = {source.key: taken(options, source, shards.link(source.shard)) for source in read}
             ranges = {key: [place.tap, place.seq, upto] for key, (place, upto) in held.items()}
-        known: Mapping[str, Source] = {source.key: source for source in sources(options)}
+        known: Mapping[str, Source] = {source.key: source for source in read}
         return [
             piece
             for key, (tap, after, upto) in ranges.items()
-            for piece in pieces(known[key], tap, after, upto, options.partitions)
+            for piece in pieces(known[key], key, tap, after, upto, options.partitions)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -163,7 +163,7 @@ def outcome_batches(
             known = said[pair] = properties_or_none((*_NO_HEADERS, *pair))
         properties.append(known)
     columns: dict[str, Any] = {
-        **{name: [part] * count for name, part in zip(("broker", "namespace", "destination"), origin, strict=True)},
+        **{name: [part] * count for name, part in zip(("shard", "namespace", "destination"), origin, strict=True)},
         "seq": range(page.first, page.first + count),
         "message_id": _only_texts(fields[MESSAGE_ID]),
         "correlation_id": _only_texts(fields[CORRELATION_ID]),

@@ -44,5 +44,5 @@ def copies(messages: DataFrame) -> DataFrame:
 def without(rows: DataFrame, keys: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
-    same = reduce(and_, (f.col(f"kept.{name}") == f.col(f"gone.{name}") for name in KEY))
+    same = reduce(and_, (f.col(f"kept.{name}").eqNullSafe(f.col(f"gone.{name}")) for name in KEY))
     return rows.alias("kept").join(f.broadcast(keys.alias("gone")), same, "left_anti")

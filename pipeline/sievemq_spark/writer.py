@@ -231,7 +231,7 @@ def discard_all(options: WriteOptions, key: str, batch: int) -> None:
 
 
 def _link(options: WriteOptions) -> Link:
-    return Link(options.url, options.user, options.password, "jakarta", known=True)
+    return Link(options.url, options.user, options.password, "jakarta")
 
 
 class MessageWriter(DataSourceArrowWriter):

@@ -241,8 +241,8 @@ def test_errors(spark: Any, station: Station, tmp_path: Path) -> None:
         backtest(frame, [])
     with pytest.raises(PipelineError, match="a selector is empty"):
         coverage(frame, ["a", " "])
-    with pytest.raises(PipelineError, match="the columns broker, properties are missing"):
-        profile(frame.drop("broker", "properties"))
+    with pytest.raises(PipelineError, match="the columns shard, properties are missing"):
+        profile(frame.drop("shard", "properties"))
     with pytest.raises(PipelineError, match="there is no archive"):
         read_archive(spark, str(tmp_path / "none"))
     with pytest.raises(PipelineError, match="partitions are 1 or more"):

@@ -36,8 +36,8 @@ def changed(**columns: str | None) -> str:
             "these are no messages: the column size is missing. Add what is missing, such as CAST(NULL",
         ),
         (
-            changed(broker=None, type=None),
-            "the columns broker, type are missing. Add .* CAST(NULL AS STRING) AS broker",
+            changed(shard=None, type=None),
+            "the columns shard, type are missing. Add .* CAST(NULL AS STRING) AS shard",
         ),
         (
             changed(priority="string"),

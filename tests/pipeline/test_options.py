@@ -12,7 +12,7 @@ from sievemq.exceptions import InvalidSelectorException, InvalidURLException
 from sievemq_spark import spark as spark_module
 from sievemq_spark.errors import MissingSparkError, PipelineError
 from sievemq_spark.failures import explain_failure
-from sievemq_spark.options import ReadOptions, WriteOptions
+from sievemq_spark.options import ReadOptions, WriteOptions, broker_name
 
 URL = "sievemq://me:secret@localhost:7700,[::1]/tests"
 
@@ -22,8 +22,8 @@ def test_read() -> None:
         {"url": URL, "destination": "queue:a, b", "selector": "x = 1", "columns": "x INT", "batchsize": "10"}
     )
     assert [str(queue) for queue in options.queues] == ["queue:a", "queue:b"]
-    assert (options.broker, options.promoted, options.batch_size) == ("localhost:7700,[::1]:7672", {"x": "int"}, 10)
-    assert "secret" not in options.broker
+    assert (options.promoted, options.batch_size) == ({"x": "int"}, 10)
+    assert broker_name(options.broker_url) == "localhost:7700,[::1]:7672"
     assert "hush" not in repr(ReadOptions.read({"destination": "q", "password": "hush"}))
 
 
@@ -43,6 +43,8 @@ def test_read() -> None:
         ({"destination": "q", "startingoffsets": '{"queue:r": 1}'}, "names queue:r, which is not read"),
         ({"destination": "q", "maxmessagespertriger": "5"}, "did you mean 'maxMessagesPerTrigger'"),
         ({"destination": "q", "failondataloss": "maybe"}, "'failOnDataLoss' cannot be 'maybe'"),
+        ({"destination": "q", "tap": "t", "unavailable": "skip"}, "'unavailable' cannot be 'skip'"),
+        ({"destination": "q", "unavailable": "wait"}, "'unavailable' can be 'wait' for a stream"),
         ({"destination": "q", "lease": "soon"}, "'lease' cannot be 'soon'"),
         ({"destination": "q", "tapranges": "[]"}, "made by sievemq_spark.drain"),
         ({"destination": "q", "mode": "peek"}, "no mode 'peek'"),

@@ -129,7 +129,7 @@ def test_what_became_of_messages(spark: Any, tmp_path: Path, monkeypatch: pytest
 
 
 def test_mistakes(spark: Any) -> None:
-    with pytest.raises(PipelineError, match="these are no outcomes: the columns broker, namespace"):
+    with pytest.raises(PipelineError, match="these are no outcomes: the columns shard, namespace"):
         archive_outcomes(spark, spark.range(1), "nowhere")
     reader = spark.read.format("sievemq").option("destination", "queue:q").option("tap", "t").option("mode", "outcomes")
     assert reader.load().columns == list(OUTCOME_COLUMNS)

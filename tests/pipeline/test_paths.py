@@ -110,7 +110,7 @@ def test_archive_of_a_queue_that_is_not_there(tmp_path: Path, monkeypatch: pytes
         command = ["archive", "queue:typo", "--to", str(tmp_path / "a"), "--url", broker.url]
         shown = CliRunner().invoke(cli.pipeline, command)
         assert (shown.exit_code, started) == (3, [])
-        assert shown.stderr.startswith("sievemq: there is no queue:typo at 127.0.0.1:")
+        assert shown.stderr.startswith("sievemq: there is no queue:typo in shard 'main' (127.0.0.1:")
         assert CliRunner().invoke(cli.pipeline, [*command, "--allow-missing"]).exit_code == 2
         assert started == [1]
 

@@ -278,7 +278,7 @@ def begin(command: list[str]) -> subprocess.Popen[str]:
 def test_two_brokers_two_workers_and_an_executor_that_is_killed(broker: EmbeddedBroker, tmp_path: Path) -> None:
     """On a cluster of two worker processes: the JVM of an executor dies in the middle of a batch, with a task's half
     sent. Each message of both brokers arrives once, in its broker's order."""
-    with EmbeddedBroker() as second:
+    with EmbeddedBroker(settings={"shard": "second"}) as second:
         send(broker, *(f"a{n}" for n in range(100)))
         send(second, *(f"b{n}" for n in range(100)))
         killed = tmp_path / "killed"

@@ -15,12 +15,10 @@ pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from pyspark.sql.types import StructType
 
 from sievemq import (
     BytesMessage,
     ConnectionFactory,
-    Destination,
     Float,
     InvalidSelectorException,
     JMSException,
@@ -35,117 +33,30 @@ from sievemq.taps import delete_tap
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.store.salvage import copy, restore
 from sievemq_broker.store.sqlite_rows import DatabaseRows, NewDirectory, NewFile, RunningRows
-from sievemq_spark import links
 from sievemq_spark.errors import DataLossError, NoDestinationError, PipelineError
 from sievemq_spark.offsets import lag
 from sievemq_spark.options import WORTH, ReadOptions, WriteOptions
 from sievemq_spark.reader import BrowseReader
 from sievemq_spark.schema import COLUMNS
+from sievemq_spark.shards import Shard
 from sievemq_spark.source import SieveMQDataSource
 from sievemq_spark.stream_reader import TapStreamReader
 from sievemq_spark.stream_writer import MessageStreamWriter
-from sievemq_spark.tap_reader import TapReader, pieces, sources
+from sievemq_spark.tap_reader import Source, TapReader, pieces
 from sievemq_spark.writer import MessageWriter, Written
+
+from .streams import JSON, Stream, batch_rows, forget_connections, schema_of, send, waiting
 
 pytestmark = pytest.mark.spark
 
 ALL = ReadAllAvailable()
-JSON = dict[str, Any]
 
 
 @pytest.fixture
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as broker:
         yield broker
-    for connection in list(links._open.values()):
-        connection.close()
-    links._open.clear()
-
-
-def schema_of(columns: dict[str, str]) -> StructType:
-    """A Spark schema without a Spark session."""
-    from pyspark.sql.types import (
-        BinaryType,
-        BooleanType,
-        DoubleType,
-        IntegerType,
-        LongType,
-        MapType,
-        StringType,
-        StructField,
-    )
-
-    plain = {"string": StringType(), "bigint": LongType(), "int": IntegerType(), "boolean": BooleanType(),
-             "binary": BinaryType(), "double": DoubleType()}  # fmt: skip
-    item = StructType([StructField(name, plain[kind]) for name, kind in zip(
-        "tblds", ("string", "boolean", "bigint", "double", "string"), strict=True)])  # fmt: skip
-    return StructType(
-        [StructField(name, plain.get(kind) or MapType(StringType(), item)) for name, kind in columns.items()]
-    )
-
-
-class Stream:
-    """A query, as far as its source can tell: batch after batch, offsets as Spark keeps them."""
-
-    def __init__(
-        self, broker: EmbeddedBroker | str, destination: str = "queue:q", *, begin: JSON | None = None, **options: Any
-    ) -> None:
-        url = broker if isinstance(broker, str) else broker.url
-        given = {"url": url, "destination": destination, "tap": "t", "failonmissing": "false", **options}
-        self.options = ReadOptions.read({name: str(value) for name, value in given.items()})
-        self.schema = schema_of({**COLUMNS, **self.options.promoted})
-        self.begin = begin
-        self.start()
-
-    def start(self) -> None:
-        """The driver starts, for the first time or again: its process before has gone."""
-        for connection in links._open.values():
-            connection.close()
-        links._open.clear()
-        self.reader = pickle.loads(pickle.dumps(TapStreamReader(self.options, self.schema)))
-        if self.begin is None:
-            self.begin = self.reader.initialOffset()
-
-    def plan(self, limit: Any = None) -> JSON:
-        """The offset of the next batch."""
-        assert self.begin is not None
-        end: JSON = self.reader.latestOffset(self.begin, limit or self.reader.getDefaultReadLimit())
-        return end
-
-    def read(self, begin: JSON, end: JSON) -> list[dict[str, Any]]:
-        """What the tasks of a batch read."""
-        rows: list[dict[str, Any]] = []
-        for part in self.reader.partitions(begin, end):
-            reader, part = pickle.loads(pickle.dumps((self.reader, part)))
-            for batch in reader.read(part):
-                rows += _batch(batch)
-        return rows
-
-    def batch(self, limit: Any = None) -> list[str]:
-        """A whole batch: planned, read, written, done. The texts of its messages."""
-        assert self.begin is not None
-        end = self.plan(limit)
-        rows = self.read(self.begin, end) if end != self.begin else []
-        self.begin = end
-        return [row["body_text"] for row in rows]
-
-
-def send(broker: EmbeddedBroker, *messages: Message | str, to: Destination | None = None) -> None:
-    with ConnectionFactory(broker.url).create_context() as context:
-        producer = context.create_producer()
-        for message in messages:
-            producer.send(to or Queue("q"), TextMessage(message) if isinstance(message, str) else message)
-
-
-def waiting(broker: EmbeddedBroker, queue: str = "q") -> list[str | None]:
-    with ConnectionFactory(broker.url).create_context() as context:
-        return [message.get_body(str) for message in context.create_browser(Queue(queue))]
-
-
-def _batch(batch: Any) -> list[dict[str, Any]]:
-    assert isinstance(batch, pa.RecordBatch)
-    found: list[dict[str, Any]] = batch.to_pylist()
-    return found
+    forget_connections()
 
 
 def tap_of(broker: EmbeddedBroker, address: str = "queue:q") -> Any:
@@ -198,31 +109,19 @@ def test_a_message_comes_as_it_was(broker: EmbeddedBroker) -> None:
     browsed = ReadOptions.read({"url": broker.url, "destination": "q", "columns": "region STRING, n INT, d DOUBLE"})
     source = SieveMQDataSource({"url": broker.url, "destination": "q", "columns": browsed.columns})
     reader = source.reader(stream.schema)
-    expected = [row for part in reader.partitions() for batch in reader.read(part) for row in _batch(batch)]
+    expected = [row for part in reader.partitions() for batch in reader.read(part) for row in batch_rows(batch)]
     assert rows == expected
     assert (rows[0]["region"], rows[0]["n"], rows[0]["d"], rows[1]["region"]) == ("ü", 3, 0.1, None)
 
 
 def test_topics_dead_letters_and_several_destinations(broker: EmbeddedBroker) -> None:
     stream = Stream(broker, "queue:q, topic:news, queue:DLQ.q", maxMessagesPerTrigger=4)
-    assert list(stream.begin or ()) == ["queue:DLQ.q", "queue:q", "topic:news"]
+    assert list(stream.begin or ()) == ["main/queue:DLQ.q", "main/queue:q", "main/topic:news"]
     send(broker, *"abcdef")
     send(broker, "x", to=Topic("news"))
     send(broker, "dead", to=Queue("DLQ.q"))
     assert sorted(stream.batch()) == ["a", "b", "dead", "x"]  # a full queue does not keep the others waiting
     assert stream.batch() == ["c", "d", "e", "f"]  # and has what they leave
-
-
-def test_several_brokers(broker: EmbeddedBroker) -> None:
-    with EmbeddedBroker() as other:
-        stream = Stream(f"{broker.url},{other.url}")
-        assert list(stream.begin or ()) == ["queue:q", "queue:q#2"]
-        send(broker, "here")
-        send(other, "there")
-        rows = stream.read(stream.begin or {}, stream.plan())
-        assert {(row["broker"], row["body_text"]) for row in rows} == {
-            (f"127.0.0.1:{broker.port}", "here"), (f"127.0.0.1:{other.port}", "there"),
-        }  # fmt: skip
 
 
 def test_bytes_bound_a_batch(broker: EmbeddedBroker) -> None:
@@ -239,13 +138,13 @@ def test_a_selector_and_latest(broker: EmbeddedBroker) -> None:
 
 
 def test_a_range_is_read_in_parts(broker: EmbeddedBroker) -> None:
-    (source,) = sources(Stream(broker).options)
-    parts = pieces(source, "x", 10, 10 + 3 * WORTH, 3)
+    source = Source(Shard("main", "", broker.url), "queue:q", "t")
+    parts = pieces(source, source.key, "x", 10, 10 + 3 * WORTH, 3)
     assert [part.upto - part.after for part in parts] == [WORTH] * 3  # type: ignore[attr-defined]
     assert [part.after for part in parts] == [10, *(part.upto for part in parts[:-1])]  # type: ignore[attr-defined]
-    assert len(pieces(source, "x", 0, WORTH, 8)) == 1
-    assert len(pieces(source, "x", 0, WORTH + 1, 8)) == 2
-    assert pieces(source, "x", 5, 5, 8) == []
+    assert len(pieces(source, source.key, "x", 0, WORTH, 8)) == 1
+    assert len(pieces(source, source.key, "x", 0, WORTH + 1, 8)) == 2
+    assert pieces(source, source.key, "x", 5, 5, 8) == []
 
 
 def test_available_now_ends_where_it_began(broker: EmbeddedBroker) -> None:
@@ -261,7 +160,7 @@ def test_available_now_ends_where_it_began(broker: EmbeddedBroker) -> None:
 def test_the_lag_is_reported(broker: EmbeddedBroker) -> None:
     stream = Stream(broker)
     send(broker, *"abc")
-    assert stream.reader.reportLatestOffset() == {"queue:q": {"tap": tap_of(broker).id, "seq": 3}}
+    assert stream.reader.reportLatestOffset() == {"main/queue:q": {"tap": tap_of(broker).id, "seq": 3}}
 
 
 # -- done -------------------------------------------------------------------------------------------------------------
@@ -325,7 +224,7 @@ def test_messages_that_were_lost_are_an_error_or_are_gone_on_without(broker: Emb
     careless.begin = stream.begin
     end = careless.plan()
     assert [row["body_text"] for row in careless.read(careless.begin or {}, end)] == ["f", "g", "h"]
-    assert end["queue:q"]["lost"] == 5  # the checkpoint says what is missing
+    assert end["main/queue:q"]["lost"] == 5  # the checkpoint says what is missing
     careless.begin = end
     assert careless.plan() == end
 
@@ -353,7 +252,7 @@ def test_a_broker_that_has_forgotten_everything(port: int) -> None:
         with pytest.raises(DataLossError, match=r"restarted\s+without its data"):
             stream.plan()
         # a batch that was planned before, and is to be read again
-        planned = {"queue:q": {**end["queue:q"], "seq": 5}}
+        planned = {"main/queue:q": {**end["main/queue:q"], "seq": 5}}
         with pytest.raises(DataLossError, match=r"cannot be read again|is gone"):
             stream.read(begin, planned)
         careless = Stream(anew, failOnDataLoss="false")
@@ -456,7 +355,7 @@ def test_destinations_that_alternate_under_one_checkpoint(broker: EmbeddedBroker
         assert stream.batch() == []
         begin = stream.begin
     assert begin == stream.begin
-    assert {key: place["seq"] for key, place in (begin or {}).items()} == {"queue:a": 5, "queue:b": 4}
+    assert {key: place["seq"] for key, place in (begin or {}).items()} == {"main/queue:a": 5, "main/queue:b": 4}
 
 
 def test_a_destination_whose_tap_was_read_before_joins_a_query(broker: EmbeddedBroker) -> None:
@@ -467,11 +366,11 @@ def test_a_destination_whose_tap_was_read_before_joins_a_query(broker: EmbeddedB
     stream = Stream(broker, "queue:a")
     send(broker, *"de", to=Queue("b"))
     both = Stream(broker, "queue:a,queue:b", begin=stream.begin)
-    assert both.plan()["queue:b"]["after"] == 3
+    assert both.plan()["main/queue:b"]["after"] == 3
     assert both.batch() == ["d", "e"]
     send(broker, "f", to=Queue("b"))
     assert both.batch() == ["f"]
-    assert "after" not in both.begin["queue:b"]
+    assert "after" not in both.begin["main/queue:b"]
     assert both.batch() == []
 
 
@@ -527,7 +426,7 @@ def test_a_start_that_fails_leaves_no_tap(broker: EmbeddedBroker) -> None:
     assert taps() == ["queue:b"]  # it was there before
     with ConnectionFactory(broker.url).create_connection() as connection:
         delete_tap(connection, "t", Queue("b"))
-    with pytest.raises(DataLossError, match=r"is gone: .* names brokers in another order"):
+    with pytest.raises(DataLossError, match=r"is gone: .* another broker has the shard's name"):
         stream.plan()
     assert taps() == []
 
@@ -673,7 +572,7 @@ def test_group_and_delivery_time_are_sent(broker: EmbeddedBroker) -> None:
         assert not found["b"].property_exists("JMSXGroupID")
         assert abs(found["b"].get_jms_delivery_time() - later) < 5_000
     reader = BrowseReader(given, schema_of(COLUMNS))
-    read = [each for part in reader.partitions() for batch in reader.read(part) for each in _batch(batch)]
+    read = [each for part in reader.partitions() for batch in reader.read(part) for each in batch_rows(batch)]
     assert {each["body_text"]: (each["group_id"], each["group_seq"]) for each in read} == {
         "a": ("g", 2), "b": (None, None), "c": ("g", 2),
     }  # fmt: skip
@@ -807,7 +706,7 @@ def test_a_browse_of_a_queue_that_is_not_there(broker: EmbeddedBroker, destinati
     send(broker, "a")
     given = {"url": broker.url, "destination": destination}
     if missing is not None:
-        with pytest.raises(NoDestinationError, match=f"there is no {missing} at .*--allow-missing"):
+        with pytest.raises(NoDestinationError, match=f"there is no {missing} in .*--allow-missing"):
             BrowseReader(ReadOptions.read(given), schema_of(COLUMNS)).partitions()
         given["failonmissing"] = "false"
     assert BrowseReader(ReadOptions.read(given), schema_of(COLUMNS)).partitions()
@@ -859,5 +758,5 @@ def test_the_lag_of_a_query(broker: EmbeddedBroker) -> None:
     progress = {
         "sources": [{"endOffset": json.dumps(stream.begin), "latestOffset": stream.reader.reportLatestOffset()}]
     }
-    assert lag(progress) == {"queue:q": 2}
+    assert lag(progress) == {"main/queue:q": 2}
     assert lag(None) == lag({"sources": [{"endOffset": "7", "latestOffset": "9"}]}) == {}

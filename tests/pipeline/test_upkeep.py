@@ -29,7 +29,7 @@ def rows(spark: Any, numbers: range, *, destination: str = "queue:a/b *", day: i
     for number in numbers:
         row = dict.fromkeys(COLUMNS)
         row |= {
-            "broker": "b:1",
+            "shard": "main",
             "namespace": "",
             "destination": destination,
             "seq": number,

@@ -289,6 +289,7 @@ class Server:
             heartbeat_ms=int(settings.heartbeat_seconds * 1000),
             handshake_ms=int(settings.handshake_seconds * 1000),
             frame_ms=int(settings.frame_seconds * 1000),
+            shard=shard.name,
             peers=settings.peers,
         )
 

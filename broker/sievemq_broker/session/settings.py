@@ -48,6 +48,7 @@ class SessionSettings:
         page_messages: most messages in one page of BROWSE, whatever the client asks for.
         outbox_high: waiting output above which the connection's consumers count as having no credit.
         keep_ms: the longest that a lost connection is remembered, if its client wants it to be.
+        shard: name of the group of namespaces that the broker serves.
         peers: ``host:port`` of the brokers of which one owns the shard at a time, as clients reach them.
     """
 
@@ -71,4 +72,5 @@ class SessionSettings:
     page_messages: int = 1_000
     outbox_high: int = 1024 * 1024
     keep_ms: int = 10 * 60 * 1000
+    shard: str = "main"
     peers: tuple[str, ...] = ()

@@ -70,6 +70,11 @@ class ConnectionMetaData:
         """True if the broker keeps PERSISTENT messages over a restart (D-18)."""
         return self._features.get("durable") is True
 
+    @property
+    def shard(self) -> str:
+        """Name of the group of namespaces that the broker serves: its setting ``shard``, ``main`` by default."""
+        return str(self._features.get("shard", "main"))
+
 
 def _number(position: int) -> int:
     parts = VERSION.split("+")[0].split(".")

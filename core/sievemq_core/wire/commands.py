@@ -557,7 +557,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 _f(
                     "features",
                     "map",
-                    "durable, dialect, time, clock_offset, frozen_at, moved_at, resumed, acknowledge_several, peers",
+                    "durable, dialect, time, clock_offset, frozen_at, moved_at, resumed, acknowledge_several, shard, peers",
                 ),
             ),
         ),

@@ -19,8 +19,10 @@ from sievemq_core.output import complain
 from sievemq_spark.cli.options import Access
 from sievemq_spark.errors import MissingSparkError, NoArchiveError, NoDestinationError, PipelineError
 from sievemq_spark.failures import DAMAGED, explain_failure
-from sievemq_spark.links import connect
+from sievemq_spark.links import connect, is_lost
+from sievemq_spark.options import urls_of
 from sievemq_spark.selector_column import checked
+from sievemq_spark.shards import shard_of
 from sievemq_spark.spark import require_spark, spark_session
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ def running_spark(  # noqa: C901
     broker: Access | None = None,
     *,
     checks: Sequence[Callable[[], object]] = (),
-    ask: Callable[[Connection], object] | None = None,
+    ask: Callable[[Connection, str], object] | None = None,
+    waits: bool = False,
 ) -> Iterator[SparkSession]:
     """A session for one command; errors as one message and an exit code.
 
@@ -46,7 +49,8 @@ def running_spark(  # noqa: C901
         selectors, dialect: checked before Spark starts, which takes seconds.
         broker: must be reachable; checked before as well.
         checks: what else raises if it is wrong; called first of all.
-        ask: raises if the broker lacks something that the command needs.
+        ask: raises if a shard lacks something that the command needs; it is given a connection and the shard's name.
+        waits: shards may be away, as long as one is there.
     """
     code = FAILED
     try:
@@ -55,9 +59,16 @@ def running_spark(  # noqa: C901
         for selector in selectors:
             checked(selector, dialect)
         if broker is not None:
-            with connect(broker.url, broker.user, broker.password, dialect) as connection:
-                if ask is not None:
-                    ask(connection)
+            away = 0
+            for url in (urls := urls_of(broker.url)):
+                try:
+                    with connect(url, broker.user, broker.password, dialect) as connection:
+                        if ask is not None:
+                            ask(connection, str(shard_of(connection, url)))
+                except JMSException as error:
+                    away += 1
+                    if not (waits and is_lost(error) and away < len(urls)):
+                        raise
         require_spark()
         java = os.environ.get("SPARK_SUBMIT_OPTS", "")
         if LOG not in java:

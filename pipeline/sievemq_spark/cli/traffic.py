@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,13 @@ from sievemq_spark.options import ReadOptions, WriteOptions
 from sievemq_spark.progress import progress
 
 
+class Unavailable(Enum):
+    """What happens if a shard cannot be reached."""
+
+    FAIL = "fail"
+    WAIT = "wait"
+
+
 def archive(
     destinations: Annotated[list[str], typer.Argument(metavar="DEST…", help="queue:NAME; with --tap topics too.")],
     *,
@@ -33,6 +41,9 @@ def archive(
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Accept missing destinations; a tap creates them.")
     ] = False,
+    unavailable: Annotated[
+        Unavailable, typer.Option("--unavailable", help="With --tap: 'wait' archives the other shards if one is away.")
+    ] = Unavailable.FAIL,
     selector: SelectorOption = None,
     dialect: DialectOption = "jakarta",
     broker: Access,
@@ -49,12 +60,12 @@ def archive(
     if outcomes and tap is None:
         raise typer.BadParameter("--outcomes needs --tap: without a tap no outcomes are recorded")
     options = {"url": broker.url, "destination": ",".join(destinations), "dialect": dialect, "tap": tap or ""}
-    options["failonmissing"] = str(not allow_missing).lower()
+    options |= {"failonmissing": str(not allow_missing).lower(), "unavailable": unavailable.value}
     checks = [lambda: ReadOptions.read(options), lambda: check_writable(to)]
 
-    def ask(connection: Connection) -> None:
+    def ask(connection: Connection, shard: str) -> None:
         if tap is None:
-            require_queues(connection, broker.url, ReadOptions.read(options))
+            require_queues(connection, shard, ReadOptions.read(options))
 
     how: dict[str, Any] = {
         "user": broker.user,
@@ -63,12 +74,22 @@ def archive(
         "dialect": dialect,
         "fail_on_missing": not allow_missing,
     }
-    with running_spark(master, [selector], dialect, broker, checks=checks, ask=ask) as spark:
+    waits = unavailable is Unavailable.WAIT
+    with running_spark(master, [selector], dialect, broker, checks=checks, ask=ask, waits=waits) as spark:
         with progress(spark, "archive"):
             if tap is None:
                 done = job.archive(spark, job.read_queues(spark, broker.url, destinations, **how), to)
             else:
-                done = job.archive_stream(spark, broker.url, destinations, to, tap=tap, outcomes=outcomes, **how)
+                done = job.archive_stream(
+                    spark,
+                    broker.url,
+                    destinations,
+                    to,
+                    tap=tap,
+                    outcomes=outcomes,
+                    unavailable=unavailable.value,
+                    **how,
+                )
         if as_json:
             print_json(done, done=True)
         else:

@@ -32,7 +32,7 @@ def test_welcome_carries_limits_and_identity() -> None:
     assert (limits["body_bytes"], limits["window_messages"]) == (1000, 5)
     assert features == {
         "durable": True, "dialect": "jakarta", "time": START, "clock_offset": 0,
-        "frozen_at": None, "moved_at": 0, "resumed": False, "acknowledge_several": True,
+        "frozen_at": None, "moved_at": 0, "resumed": False, "acknowledge_several": True, "shard": "main",
     }  # fmt: skip
     assert world.services.connections == {"c1": client.broker.peer}
 

@@ -85,6 +85,7 @@ def welcome_of(greeting: Greeting, welcome: Welcome, settings: SessionSettings) 
         "moved_at": welcome.moved_at,
         "resumed": False if welcome.resumed is None else _resumed(welcome.resumed),
         "acknowledge_several": True,
+        "shard": settings.shard,
     }
     if settings.peers:
         features["peers"] = settings.peers
