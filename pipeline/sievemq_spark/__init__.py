@@ -11,7 +11,7 @@ Where things are:
 - a selector as a Column: selector_column, selector_sql, selector_values
 - the archive, and what keeps it small: archive, files, misfits, drain, compaction, retention
 - questions to it: traffic, backtest, profile, outcomes, deadletters, report
-- back to a broker: replay
+- back to a broker: replay, routes
 - the command, and running it: cli, progress, spark, shards, links, errors, failures
 """
 

@@ -84,9 +84,7 @@ def drain(
 
 
 def _acknowledge(link: Link, source: Source, place: Place, upto: int) -> None:
-    from sievemq.taps import Tap
-
-    state = link.ask(lambda connection: Tap(connection, source.name, source.destination, place.tap).acknowledge(upto))
+    state = link.ask(lambda connection: source.tap(connection, place.tap).acknowledge(upto))
     if state.lost > place.seq:
         raise DataLossError(
             f"{source} was not heard of for its lease and gave its messages {place.seq + 1} to {state.lost} back "

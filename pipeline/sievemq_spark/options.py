@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Final, Self
 
@@ -37,7 +38,9 @@ _SPELLED: Final = {
         "retainMessages",
         "stageLease",
         "startingOffsets",
+        "startingTimestamp",
         "tapRanges",
+        "timeColumn",
         "transactionSize",
         "writeId",
     )
@@ -79,8 +82,8 @@ class _Options:
     password: str | None = field(default=None, repr=False)
 
     @property
-    def broker_url(self) -> BrokerURL:
-        return parse_url(self.url)
+    def urls(self) -> tuple[str, ...]:
+        return urls_of(self.url)
 
     @classmethod
     def _read(cls, options: Mapping[str, str], parse: Mapping[str, Callable[[str], Any]]) -> Self:
@@ -130,6 +133,9 @@ class ReadOptions(_Options):
         starting_offsets: of a tap that is made: ``earliest`` begins with what waits in the queue, ``latest`` with what
             comes next. Or a JSON object, by destination one of these or the sequence of the first message to read of a
             tap that is there; those it does not name begin ``earliest``.
+        starting_timestamp: instead, ms since 1970-01-01 UTC, or a date and time with its zone: begin with the first
+            message that has this JMSTimestamp or a later one; an outcome that happened then.
+        time_column: name of a column of the type TIMESTAMP with JMSTimestamp, or the time of an outcome.
         max_messages_per_trigger: of a stream's batch, over all destinations; 0 for all there are.
         max_bytes_per_trigger: the same in bytes, of each destination; 0 for all.
         partitions: that the messages of a destination are read in at most; a browse with a limit is read in one.
@@ -151,6 +157,8 @@ class ReadOptions(_Options):
     batch_size: int = 1_000
     tap: str = ""
     starting_offsets: str = "earliest"
+    starting_timestamp: int | None = None
+    time_column: str = ""
     max_messages_per_trigger: int = 0
     max_bytes_per_trigger: int = 0
     partitions: int = 8
@@ -187,14 +195,11 @@ class ReadOptions(_Options):
             _ = result.tap_name
         if result.mode == "outcomes" and result.promoted:
             raise PipelineError("outcomes have no properties: leave the option 'columns' out")
+        result.check_time()
         if result.mode == "drain":
             result.no_topics("it holds no messages to drain; read it with mode 'tap'")
         checked(result.selector, result.dialect)
         return result
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        return urls_of(self.url)
 
     @property
     def destinations(self) -> tuple[Destination, ...]:
@@ -213,6 +218,21 @@ class ReadOptions(_Options):
         for each in self.destinations:
             if not isinstance(each, Queue):
                 raise PipelineError(f"{each} is a topic: {why}")
+
+    def check_time(self) -> None:
+        """Raise PipelineError if the options that concern times do not fit the others."""
+        if self.starting_timestamp is not None:
+            if self.mode not in ("tap", "outcomes"):
+                fix = "a selector does: JMSTimestamp >= …" if self.mode == "browse" else "it takes all that waits"
+                raise PipelineError(f"the option 'startingTimestamp' is not for mode {self.mode!r}: {fix}")
+            if self.starting_offsets != "earliest":
+                raise PipelineError("give one of the options 'startingTimestamp' and 'startingOffsets', not both")
+        name = self.time_column.lower()
+        known = OUTCOME_COLUMNS if self.mode == "outcomes" else {**COLUMNS, **self.promoted}
+        if name in map(str.lower, known):
+            raise PipelineError(
+                f"the option 'timeColumn' names {self.time_column!r}, which is a column already: choose another name"
+            )
 
     def no_waiting(self) -> None:
         """Raise PipelineError if a shard that is away is to be waited for: a batch read would be incomplete."""
@@ -256,7 +276,8 @@ class ReadOptions(_Options):
     @property
     def schema(self) -> dict[str, str]:
         """The columns of a row, name -> Spark type."""
-        return OUTCOME_COLUMNS if self.mode == "outcomes" else {**COLUMNS, **self.promoted}
+        columns = OUTCOME_COLUMNS if self.mode == "outcomes" else {**COLUMNS, **self.promoted}
+        return {**columns, self.time_column: "timestamp"} if self.time_column else columns
 
     @property
     def promoted(self) -> dict[str, str]:
@@ -268,7 +289,7 @@ class WriteOptions(_Options):
     """Options of a write.
 
     Attributes:
-        url, user, password: the broker.
+        url, user, password: the broker, or one URL for each of several shards, with blanks or commas between.
         destination: the destination of every row; without it, that in the row's column ``destination``.
         rate: messages per second and task; 0 for no limit.
         dry_run: check every row, send nothing.
@@ -291,7 +312,7 @@ class WriteOptions(_Options):
         result = cls._read(options, parse)
         if len(result.write_id) > 200 or not result.write_id.isprintable():
             raise PipelineError("the option 'writeId' has at most 200 printable characters")
-        _ = result.broker_url
+        _ = result.urls
         if result.destination:
             destination_of(result.destination)
         return result
@@ -348,6 +369,19 @@ def _boolean(text: str) -> bool:
         raise ValueError("true or false is needed") from None
 
 
+def _moment(text: str) -> int:
+    """Ms since 1970-01-01 UTC."""
+    if text.isdigit() and len(text) <= 15:
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise ValueError("ms since 1970, or a date and time with its zone, such as 2026-11-21T05:00:00Z, are needed")
+    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
 def _unavailable(text: str) -> str:
     if text not in ("fail", "wait"):
         raise ValueError("there are 'fail' and 'wait'")
@@ -369,6 +403,7 @@ _READERS: Final[dict[str, Callable[[str], Any]]] = {
     "partitions": _positive,
     "failondataloss": _boolean,
     "failonmissing": _boolean,
+    "startingtimestamp": _moment,
     "unavailable": _unavailable,
     "retainmessages": _count,
     "retainbytes": _count,

@@ -46,17 +46,17 @@ _UNUSUAL: Final = (
 
 
 def outgoing(
-    batches: Iterable[pa.RecordBatch], options: WriteOptions, columns: Mapping[str, str]
+    batches: Iterable[pa.RecordBatch], options: WriteOptions, columns: Mapping[str, str], first: int = 1
 ) -> Iterator[Outgoing]:
     """Each row as a message, with its destination.
 
     Args:
         columns: that become properties, name -> Spark type.
+        first: number of the first row in its partition.
 
     Raises:
         PipelineError: a row is no message; named by its place and its message id.
     """
-    first = 1
     for batch in batches:
         try:
             found: Iterable[Outgoing] = _by_column(batch, options, columns)

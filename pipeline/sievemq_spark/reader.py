@@ -135,7 +135,7 @@ class BrowseReader(DataSourceReader):
         options = self._options
         queue = next(queue for queue in options.queues if str(queue) == partition.destination)
         with self._connect(partition.url) as connection:
-            shard, schema = shard_of(connection, partition.url), to_arrow_schema(self._schema)
+            shard, schema = shard_of(connection, partition.url), to_arrow_schema(self._schema, timezone="UTC")
             origin = (shard.name, shard.namespace, str(queue))
             for page, places in pages(connection, queue, options.selector, options.limit, partition.part):
                 yield from record_batches(page, origin, options.promoted, schema, options.batch_size, places)

@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from sievemq import JMSException
-from sievemq.taps import Tap, TapState
+from sievemq.taps import TapState
 from sievemq_spark.errors import DataLossError, NoDestinationError
 from sievemq_spark.links import Link
 from sievemq_spark.offsets import JSON, Place, moved, place_in, places, shown
@@ -42,7 +42,6 @@ from sievemq_spark.tap_reader import (
     pieces,
     read_range,
     sources,
-    taken,
     unless_it_fails,
 )
 
@@ -62,7 +61,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._shards = Shards(options)
         self._name = str(uuid.uuid4())  # of this run, as the only reader of its taps
         #: Where a run that ends by itself ends (availableNow).
-        self._targets: dict[str, tuple[Place, int]] | None = None
+        self._targets: dict[str, tuple[str, int]] | None = None
         #: Keys of places that no source has, as far as that was logged.
         self._unread: set[str] = set()
 
@@ -81,7 +80,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         def begin(source: Source) -> Place:
             tap, state = source.claim(self._link(source), options, self._name)
-            return Place(tap.id, source.begin(options, state))
+            return Place(tap.id, source.begin(options, self._link(source), state))
 
         with unless_it_fails(shards, read):
             return shown(self._each(read, begin))
@@ -106,13 +105,14 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the end of a run: what there is now. A drain takes all of it from its queue."""
 
-        def take(source: Source) -> tuple[Place, int] | None:
+        def end(source: Source) -> tuple[str, int] | None:
             try:
-                return taken(self._options, source, self._link(source), self._name)
+                tap, state = source.claim(self._link(source), self._options, self._name)
             except NoDestinationError:
                 return None  # initialOffset fails; a query that continues decides in latestOffset what it has lost
+            return tap.id, source.end(self._link(source), tap.id, max(state.acknowledged, state.first - 1))
 
-        found = self._each(sources(self._options, self._shards.reached()), take)
+        found = self._each(sources(self._options, self._shards.reached()), end)
         self._targets = {key: target for key, target in found.items() if target is not None}
 
     def latestOffset(self, start: JSON, limit: ReadLimit) -> JSON:  # noqa: N802
@@ -223,9 +223,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         while True:
             before = upto
             state = link.ask(
-                lambda connection: Tap(connection, source.name, source.destination, place.tap).look(
-                    place.seq, messages=messages, size=size
-                )
+                lambda connection: source.tap(connection, place.tap).look(place.seq, messages=messages, size=size)
             )
             upto = max(place.seq, state.upto)
             if not state.more or (messages and upto - place.seq >= messages) or (size and upto < state.last):
@@ -236,7 +234,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _resumed(self, source: Source, begin: Place | None, state: TapState) -> Place:
         """The place to continue in a tap, whether or not it is the one that the query knows."""
         if begin is None or not begin.tap:
-            first = source.begin(self._options, state)
+            first = source.begin(self._options, self._link(source), state)
             return Place(state.id, first, after=first)
         if begin.tap == state.id:
             return begin
@@ -246,8 +244,8 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _target(self, source: Source, tap: str) -> int | None:
         if self._targets is None:
             return None
-        place, upto = self._targets.get(source.key, (Place(), 0))
-        return upto if place.tap == tap else 0
+        known, upto = self._targets.get(source.key, ("", 0))
+        return upto if known == tap else 0
 
     # -- done -----------------------------------------------------------------------------------------------------
 
@@ -275,9 +273,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _acknowledge(self, source: Source, place: Place, state: TapState) -> TapState:
         if place.seq <= state.acknowledged:
             return state
-        after = self._link(source).ask(
-            lambda connection: Tap(connection, source.name, source.destination, place.tap).acknowledge(place.seq)
-        )
+        after = self._link(source).ask(lambda connection: source.tap(connection, place.tap).acknowledge(place.seq))
         if self._options.mode == "drain" and after.lost > state.acknowledged:
             self._lost(
                 f"{source} was silent for longer than its lease and gave its messages {state.acknowledged + 1} to "
@@ -325,4 +321,4 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, TapRange)
-        return read_range(self._options, to_arrow_schema(self._schema), partition)
+        return read_range(self._options, to_arrow_schema(self._schema, timezone="UTC"), partition)

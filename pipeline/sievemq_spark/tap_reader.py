@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import inf
 from typing import Any, Final, Literal
@@ -17,7 +18,8 @@ from pyspark.sql.types import StructType
 
 from sievemq import Connection, JMSException
 from sievemq.destinations import parse_destination
-from sievemq.taps import Tap, TapState, delete_tap, find_tap, open_tap
+from sievemq.taps import Tap, TapPage, TapState, delete_tap, find_tap, open_tap
+from sievemq_core.message.envelope import TIMESTAMP
 from sievemq_spark.errors import DataLossError, NoDestinationError, PipelineError
 from sievemq_spark.links import HINT, PATIENCE, Link, is_missing
 from sievemq_spark.offsets import Place
@@ -53,6 +55,10 @@ class Source:
     def key(self) -> str:
         """Its key in offsets, see offsets.py."""
         return f"{self.shard.key}/{self.destination}"
+
+    def tap(self, connection: Connection, tap: str) -> Tap:
+        """The tap of this id, which may be there or not."""
+        return Tap(connection, self.name, self.destination, tap)
 
     def delete(self) -> Callable[[Connection], bool]:
         """Returns a function that deletes the tap."""
@@ -114,14 +120,21 @@ class Source:
                     raise PipelineError(str(error)) from error
             time.sleep(_PAUSE)
 
-    def begin(self, options: ReadOptions, state: TapState) -> int:
+    def begin(self, options: ReadOptions, link: Link, state: TapState) -> int:
         """The sequence behind which a read without an offset begins.
+
+        Args:
+            options: of the read.
+            link: to the shard.
+            state: of the tap.
 
         Raises:
             DataLossError: the option startingOffsets names a message that was removed.
             PipelineError: it names one that was never there.
         """
         first = max(state.acknowledged, state.first - 1)
+        if options.starting_timestamp is not None:
+            return self._before(options, link, state.id, first)
         start = options.starts[self.destination]
         if not isinstance(start, int):
             return first
@@ -130,6 +143,34 @@ class Source:
         if start <= first:
             _missing(options, f"{self} begins at {first + 1}; what startingOffsets names, {start}, is gone")
         return max(first, start - 1)
+
+    def _before(self, options: ReadOptions, link: Link, tap: str, after: int) -> int:
+        """The sequence before the first message of startingTimestamp or later; the last one if there is none."""
+        assert options.starting_timestamp is not None
+        while True:
+            state = link.ask(lambda connection, after=after: self.tap(connection, tap).look(after))  # type: ignore[misc]
+            page = link.ask(partial(self._page, tap, after, state.upto))
+            if len(page):
+                times = page.times if options.mode == "outcomes" else page.columns[TIMESTAMP]
+                for number, moment in enumerate(times):
+                    if moment >= options.starting_timestamp:
+                        return page.first + number - 1
+                after = page.first + len(page) - 1
+            elif not state.more:
+                return after
+            else:
+                time.sleep(_PAUSE)
+
+    def _page(self, tap: str, after: int, upto: int, connection: Connection) -> TapPage:
+        return self.tap(connection, tap).fetch(after, upto)
+
+    def end(self, link: Link, tap: str, upto: int) -> int:
+        """The last message that can be read now behind a sequence; a drain takes all from its queue for that."""
+        while True:
+            state = link.ask(lambda connection, upto=upto: self.tap(connection, tap).look(upto))  # type: ignore[misc]
+            upto = max(upto, state.upto)
+            if not state.more:
+                return upto
 
     def is_missing(self, link: Link) -> bool:
         """True if there is no such tap, or not even its destination."""
@@ -241,7 +282,7 @@ def read_range(options: ReadOptions, schema: pa.Schema, part: TapRange) -> Itera
         begin = after
 
         def fetch(connection: Connection, begin: int = begin) -> Any:
-            return Tap(connection, source.name, source.destination, part.tap).fetch(begin, part.upto)
+            return source.tap(connection, part.tap).fetch(begin, part.upto)
 
         try:
             page = link.ask(fetch)
@@ -300,13 +341,9 @@ def taken(options: ReadOptions, source: Source, link: Link, reader: str | None =
         PipelineError: another query reads the tap.
         JMSException: the broker cannot be reached, refuses the credentials, the selector, the destination.
     """
-    tap, state = source.claim(link, options, reader)
-    begin = upto = source.begin(options, state)
-    while True:
-        state = link.ask(lambda _, upto=upto: tap.look(upto))  # type: ignore[misc]
-        upto = max(upto, state.upto)
-        if not state.more:
-            return Place(tap.id, begin), upto
+    _, state = source.claim(link, options, reader)
+    begin = source.begin(options, link, state)
+    return Place(state.id, begin), source.end(link, state.id, begin)
 
 
 class TapReader(DataSourceReader):
@@ -344,4 +381,4 @@ class TapReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range."""
         assert isinstance(partition, TapRange)
-        return read_range(self._options, to_arrow_schema(self._schema), partition)
+        return read_range(self._options, to_arrow_schema(self._schema, timezone="UTC"), partition)

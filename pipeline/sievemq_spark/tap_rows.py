@@ -36,6 +36,7 @@ from sievemq_core.message.outcomes import OUTCOME, OUTCOME_ATTEMPTS, OUTCOME_REA
 from sievemq_core.message.values import to_time
 from sievemq_spark.property_columns import PropertyColumns, properties_or_none
 from sievemq_spark.schema import KINDS
+from sievemq_spark.times import FIRST, LAST
 
 _TEXT: Final = int(BodyKind.TEXT)
 
@@ -103,6 +104,7 @@ def _values(
         _sizes(bodies) + _sizes(packed),
         properties.maps(schema.field("properties").type),
         *properties.promoted(columns),
+        *([_moments(fields[TIMESTAMP])] if pa.types.is_timestamp(schema[-1].type) else ()),
     ]
 
 
@@ -118,6 +120,13 @@ def _times(values: Sequence[int]) -> pa.Array:
         return pa.array(values, pa.int64())
     except OverflowError:
         return pa.array(map(to_time, values), pa.int64())
+
+
+def _moments(values: Sequence[int]) -> pa.Array:
+    """Times as TIMESTAMPs; NULL for those that are none, or a mistake (times.py)."""
+    times = _times(values).to_numpy()
+    there = (times != 0) & (times >= FIRST) & (times <= LAST)
+    return pa.array(np.where(there, times, 0) * 1_000, mask=~there).cast(pa.timestamp("us", "UTC"))
 
 
 def _only_texts(values: Iterable[object]) -> pa.Array:
@@ -176,6 +185,8 @@ def outcome_batches(
         "selector": _only_texts([each.get(SELECTOR) for each in properties]),
         "time": page.times,
     }
+    if pa.types.is_timestamp(schema[-1].type):
+        columns[schema[-1].name] = _moments(page.times)
     given = [(columns[field.name], field.type) for field in schema]
     arrays = [each if isinstance(each, pa.Array) else pa.array(each, kind) for each, kind in given]
     whole = pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -24,8 +24,8 @@ _FORMS: Final[dict[Unit, tuple[int, str]]] = {
     "day": (10, "%Y-%m-%d"),
 }
 #: The years 1000 to 9999, which a date of four digits can name, in ms since 1970-01-01 UTC.
-_FIRST: Final = -30_610_224_000_000
-_LAST: Final = 253_402_300_799_999
+FIRST: Final = -30_610_224_000_000
+LAST: Final = 253_402_300_799_999
 
 UNDATED: Final = date(1970, 1, 1)
 """The day of messages without a time, or with one that is a mistake: their age is unknown."""
@@ -47,7 +47,7 @@ def day_of(milliseconds: Column) -> Column:
 def _dated(milliseconds: Column) -> Column:
     from pyspark.sql import functions as f
 
-    return f.when(milliseconds.between(_FIRST, _LAST), milliseconds).when(milliseconds.isNotNull(), f.lit(0))
+    return f.when(milliseconds.between(FIRST, LAST), milliseconds).when(milliseconds.isNotNull(), f.lit(0))
 
 
 def time_of(milliseconds: Column, unit: Unit) -> Column:
@@ -69,7 +69,7 @@ def span_of(milliseconds: Column) -> Column:
     the year 9999 is one."""
     from pyspark.sql import functions as f
 
-    time = f.when(milliseconds.between(1, _LAST), milliseconds)
+    time = f.when(milliseconds.between(1, LAST), milliseconds)
     return f.array(f.min(time), f.max(time))
 
 

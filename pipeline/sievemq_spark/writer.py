@@ -8,6 +8,9 @@ Only the names of tasks that Spark counts are published, and the broker publishe
 runs twice, a batch that is written again because its outcome is unknown, change nothing. A rate, or transactions
 of a size, make messages visible piece by piece; each piece has a key and a number of its own then, so that a task that
 runs again sends only what it had not.
+
+Of several shards each is published by itself: a row goes to one of them, and a batch that is written again goes to
+those that had not published it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -28,19 +33,23 @@ from pyspark.sql.types import StructType
 from sievemq import Connection, Destination, JMSException, MessageProducer, Session
 from sievemq.messages import received
 from sievemq.staging import LEASE, discard, publish, stage
+from sievemq.url import parse_url
 from sievemq_core.message.envelope import BODY, DELIVERY_MODE, DELIVERY_TIME, PRIORITY, PROPERTIES, EnvelopeFields
 from sievemq_spark.columns import TYPES
 from sievemq_spark.errors import PipelineError
-from sievemq_spark.links import Link, connect
+from sievemq_spark.links import PATIENCE, Link, connect, is_lost
 from sievemq_spark.misfits import misspelled
-from sievemq_spark.options import WriteOptions, destination_of
+from sievemq_spark.options import WriteOptions, broker_name, destination_of
 from sievemq_spark.outgoing import check_name, outgoing
+from sievemq_spark.routes import Routes
 from sievemq_spark.schema import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 log = logging.getLogger("sievemq.spark")
+
+_PAUSE: Final = 0.1  # seconds between two attempts to connect
 
 #: Messages, and bytes of bodies, after which a task stages what it has sent: a connection holds 256 MiB unstaged.
 STAGE_MESSAGES: Final = 5_000
@@ -91,6 +100,10 @@ def check_schema(columns: Mapping[str, str], options: WriteOptions) -> dict[str,
         else:
             check_name(name)
             properties[name] = kind
+    if len(options.urls) > 1 and not {"namespace", "shard"} & columns.keys():
+        raise PipelineError(
+            "the option 'url' names several shards: give rows a column 'shard' or 'namespace' that names one of them"
+        )
     if not options.destination and "destination" not in columns:
         raise PipelineError("give the option 'destination', or rows with a column 'destination'")
     return properties
@@ -107,13 +120,14 @@ class Written(WriterCommitMessage):
     Attributes:
         messages: rows it was given, all of which are messages.
         key: under which it is published.
-        stages: names of its stages, in order; none if the task has published them itself.
+        stages: names of its stages, in order, each behind the number of its URL; none if the task has published them
+            itself.
         sent: messages it has published by itself.
     """
 
     messages: int
     key: str = ""
-    stages: list[str] = field(default_factory=list)
+    stages: list[tuple[int, str]] = field(default_factory=list)
     sent: int = 0
 
 
@@ -129,72 +143,115 @@ def write_rows(
     Raises:
         PipelineError: a row that is no message; the broker refused something.
     """
-    rows = outgoing(iterator, options, columns)
-    if options.dry_run:
-        return Written(sum(1 for _ in rows), key)
-    # A transaction ends with its connection: messages sent on a lost one must not be missing without an error.
-    with (
-        connect(options.url, options.user, options.password, reconnect=0) as connection,
-        connection.create_session(Session.SESSION_TRANSACTED) as session,
-        session.create_producer(None) as producer,
-    ):
-        task = _Task(options, key, batch, connection, session)
+    with ExitStack() as stack:
+        task = _Task(options, key, batch, stack)
         try:
-            task.send(rows, producer)
+            task.send(iterator, columns)
         except JMSException as error:
             raise PipelineError(f"after {task.count} messages of this partition: {error}") from error
         return Written(task.count, key, task.stages, task.sent)
 
 
+class _Out:
+    """One of the shards that a partition is written to.
+
+    A transaction ends with its connection: messages sent on a lost one must not be missing without an error.
+    """
+
+    def __init__(self, url: str, options: WriteOptions, stack: ExitStack) -> None:
+        self.connection = stack.enter_context(_connect(url, options))
+        self.session = stack.enter_context(self.connection.create_session(Session.SESSION_TRANSACTED))
+        self._sender = _Sender(stack.enter_context(self.session.create_producer(None)))
+        self._bytes = self._count = self._pieces = 0
+
+    @property
+    def shard(self) -> str:
+        return self.connection.get_meta_data().shard
+
+    def send(self, fields: EnvelopeFields, destination: Destination) -> tuple[int, int]:
+        """Send a message; the messages and bytes since the last :meth:`end_piece`."""
+        self._bytes += self._sender.send(fields, destination)
+        self._count += 1
+        return self._count, self._bytes
+
+    def end_piece(self) -> int | None:
+        """Begin another piece; the number of the last one, None if nothing was sent."""
+        if not self._count:
+            return None
+        self._bytes = self._count = 0
+        self._pieces += 1
+        return self._pieces - 1
+
+
+def _connect(url: str, options: WriteOptions) -> Connection:
+    """A connection that is not reopened, for which a broker that is starting is given time."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return connect(url, options.user, options.password, reconnect=0)
+        except JMSException as error:
+            if not is_lost(error) or time.monotonic() >= deadline:
+                raise
+        time.sleep(_PAUSE)
+
+
 class _Task:
     """One partition on its way."""
 
-    def __init__(self, options: WriteOptions, key: str, batch: int, connection: Connection, session: Session) -> None:
+    def __init__(self, options: WriteOptions, key: str, batch: int, stack: ExitStack) -> None:
         self._options = options
         self._lease = LEASE if options.stage_lease is None else options.stage_lease
         self._key = key
         self._batch = batch
-        self._connection = connection
-        self._session = session
-        self._pieces = 0
+        self._stack = stack
+        self._outs: dict[int, _Out] = {}
         self.count = 0
         self.sent = 0
-        self.stages: list[str] = []
+        self.stages: list[tuple[int, str]] = []
 
-    def send(self, rows: Iterator[tuple[EnvelopeFields, Destination]], producer: MessageProducer) -> None:
+    def _out(self, number: int) -> _Out:
+        if number not in self._outs:
+            self._outs[number] = _Out(self._options.urls[number], self._options, self._stack)
+        return self._outs[number]
+
+    def send(self, batches: Iterator[pa.RecordBatch], columns: Mapping[str, str]) -> None:
         options = self._options
+        routes = Routes(options.urls, lambda number: self._out(number).shard)
         piecewise = bool(options.rate or options.transaction_size)
         most = STAGE_MESSAGES
         if piecewise:  # about once a second, unless the size is given
             most = options.transaction_size or min(most, max(1, int(options.rate)))
-        sender = _Sender(producer)
         start = time.monotonic()
-        size = since = 0
-        for fields, destination in rows:
-            if options.rate:
-                ahead = start + self.count / options.rate - time.monotonic()
-                if ahead > 0:
-                    time.sleep(ahead)
-            size += sender.send(fields, destination)
-            self.count += 1
-            since += 1
-            if since >= most or (size >= STAGE_BYTES and not piecewise):
-                self._end_piece(piecewise)
-                size = since = 0
-        if since:
-            self._end_piece(piecewise)
+        for batch in batches:
+            first = self.count + 1
+            rows = outgoing([batch], options, columns, first)
+            for number, (fields, destination) in zip(routes.of(batch, first), rows, strict=True):
+                if options.rate and not options.dry_run:
+                    ahead = start + self.count / options.rate - time.monotonic()
+                    if ahead > 0:
+                        time.sleep(ahead)
+                if not options.dry_run:
+                    count, size = self._out(number).send(fields, destination)
+                    if count >= most or (size >= STAGE_BYTES and not piecewise):
+                        self._end_piece(number, piecewise)
+                self.count += 1
+        for number in self._outs:
+            self._end_piece(number, piecewise)
 
-    def _end_piece(self, piecewise: bool) -> None:
+    def _end_piece(self, number: int, piecewise: bool) -> None:
+        out = self._outs[number]
+        piece = out.end_piece()
+        if piece is None:
+            return
         if not piecewise:
-            self.stages.append(stage(self._session, self._key, self._batch, self._lease))
+            self.stages.append((number, stage(out.session, self._key, self._batch, self._lease)))
             return
         # The same rows in the same order come with each attempt, so piece n is piece n.
         context = TaskContext.get()
         key = f"{self._key}/{context.partitionId() if context is not None else 0}"
-        batch = self._batch * _PIECES + self._pieces
-        self._pieces += 1
-        name = stage(self._session, key, batch, self._lease)
-        self.sent += publish(self._connection, key, batch, [name]) or 0
+        batch = self._batch * _PIECES + piece
+        name = stage(out.session, key, batch, self._lease)
+        self.sent += publish(out.connection, key, batch, [name]) or 0
 
 
 def publish_all(messages: list[WriterCommitMessage | None], options: WriteOptions, key: str, batch: int) -> int | None:
@@ -204,34 +261,40 @@ def publish_all(messages: list[WriterCommitMessage | None], options: WriteOption
         Messages that were sent now; None if this was published before.
 
     Raises:
-        PipelineError: the broker does not have the stage (any more), or refuses it. Nothing was published.
+        PipelineError: a broker does not have the stage (any more), or refuses it. Of several shards some may have
+            published their part: the same write once more sends the rest.
     """
     done = [each for each in messages if isinstance(each, Written)]
     if options.dry_run or options.rate or options.transaction_size:
         return sum(each.sent for each in done)
-    names = [name for each in done for name in each.stages]
+    links, sent = _links(options), list[int | None]()
     try:
-        return _link(options).ask(lambda connection: publish(connection, key, batch, names))
+        for link in links if len(links) > 1 else ():
+            link.ask(lambda _: None)  # nothing is published while one is away
+        for number, link in enumerate(links):
+            names = [name for each in done for shard, name in each.stages if shard == number]
+            sent.append(link.ask(partial(publish, key=key, batch=batch, names=names)))
     except JMSException as error:
         hint = ""
         if error.get_error_code() == "RESOURCE_ALLOCATION":
             count = sum(each.messages for each in done)
             hint = f". All {count} become visible together; the option transactionSize sends them in parts"
-        raise PipelineError(
-            f"the messages of this batch could not be published, none of them was: {error}{hint}"
-        ) from error
+        there = ", ".join(broker_name(parse_url(url)) for url in options.urls[: len(sent)])
+        which = f"only those for {there} were" if there else "none of them was"
+        raise PipelineError(f"the messages of this batch could not be published, {which}: {error}{hint}") from error
+    new = [count for count in sent if count is not None]
+    return sum(new) if new else None
 
 
 def discard_all(options: WriteOptions, key: str, batch: int) -> None:
     """A batch has failed: what its tasks have staged is forgotten now and not only when its lease ends."""
-    try:
-        _link(options).ask(lambda connection: discard(connection, key, batch))
-    except JMSException:
-        return  # the lease sees to it
+    for link in _links(options):
+        with suppress(JMSException):  # the lease sees to it
+            link.ask(lambda connection: discard(connection, key, batch))
 
 
-def _link(options: WriteOptions) -> Link:
-    return Link(options.url, options.user, options.password, "jakarta")
+def _links(options: WriteOptions) -> list[Link]:
+    return [Link(url, options.user, options.password, "jakarta") for url in options.urls]
 
 
 class MessageWriter(DataSourceArrowWriter):
@@ -271,11 +334,18 @@ class MessageWriter(DataSourceArrowWriter):
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             done = self.write(batches)
             assert isinstance(done, Written)
-            yield pa.RecordBatch.from_pylist([{"messages": done.messages, "stages": done.stages, "sent": done.sent}])
+            shards, stages = [number for number, _ in done.stages], [name for _, name in done.stages]
+            row = {"messages": done.messages, "shards": shards, "stages": stages, "sent": done.sent}
+            yield pa.RecordBatch.from_pylist([row])
 
         try:
-            rows = frame.mapInArrow(task, "messages BIGINT, stages ARRAY<STRING>, sent BIGINT").collect()
-            done = [Written(row["messages"], self._key, row["stages"], row["sent"]) for row in rows]
+            rows = frame.mapInArrow(
+                task, "messages BIGINT, shards ARRAY<BIGINT>, stages ARRAY<STRING>, sent BIGINT"
+            ).collect()
+            done = [
+                Written(row["messages"], self._key, list(zip(row["shards"], row["stages"], strict=True)), row["sent"])
+                for row in rows
+            ]
             sent = publish_all([*done], self._options, self._key, 0)
         except BaseException:
             self.abort([])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sievemq.exceptions import InvalidSelectorException, InvalidURLException
+from sievemq.url import parse_url
 from sievemq_spark import spark as spark_module
 from sievemq_spark.errors import MissingSparkError, PipelineError
 from sievemq_spark.failures import explain_failure
@@ -23,7 +24,7 @@ def test_read() -> None:
     )
     assert [str(queue) for queue in options.queues] == ["queue:a", "queue:b"]
     assert (options.promoted, options.batch_size) == ({"x": "int"}, 10)
-    assert broker_name(options.broker_url) == "localhost:7700,[::1]:7672"
+    assert broker_name(parse_url(URL)) == "localhost:7700,[::1]:7672"
     assert "hush" not in repr(ReadOptions.read({"destination": "q", "password": "hush"}))
 
 
@@ -43,6 +44,20 @@ def test_read() -> None:
         ({"destination": "q", "startingoffsets": '{"queue:r": 1}'}, "names queue:r, which is not read"),
         ({"destination": "q", "maxmessagespertriger": "5"}, "did you mean 'maxMessagesPerTrigger'"),
         ({"destination": "q", "failondataloss": "maybe"}, "'failOnDataLoss' cannot be 'maybe'"),
+        (
+            {"destination": "q", "tap": "t", "startingtimestamp": "yesterday"},
+            "'startingTimestamp' cannot be 'yesterday'",
+        ),
+        ({"destination": "q", "tap": "t", "startingtimestamp": "2026-11-21T05:00:00"}, "with its zone"),
+        ({"destination": "q", "startingtimestamp": "5"}, "is not for mode 'browse': a selector does"),
+        ({"destination": "q", "tap": "t", "mode": "drain", "startingtimestamp": "5"}, "not for mode 'drain'"),
+        (
+            {"destination": "q", "tap": "t", "startingtimestamp": "5", "startingoffsets": "latest"},
+            "'startingTimestamp' and 'startingOffsets', not both",
+        ),
+        ({"destination": "q", "timecolumn": "Timestamp"}, "'timeColumn' names 'Timestamp', which is a column already"),
+        ({"destination": "q", "timecolumn": "at", "columns": "AT INT"}, "'timeColumn' names 'at'"),
+        ({"destination": "q", "tap": "t", "mode": "outcomes", "timecolumn": "time"}, "'timeColumn' names 'time'"),
         ({"destination": "q", "tap": "t", "unavailable": "skip"}, "'unavailable' cannot be 'skip'"),
         ({"destination": "q", "unavailable": "wait"}, "'unavailable' can be 'wait' for a stream"),
         ({"destination": "q", "lease": "soon"}, "'lease' cannot be 'soon'"),
@@ -67,6 +82,13 @@ def test_taps() -> None:
     assert ReadOptions.read({"destination": "queue:a"}).mode == "browse"
     with pytest.raises(PipelineError, match="the option 'tap' is missing"):
         ReadOptions.read({"destination": "q", "mode": "tap"})
+
+
+def test_times() -> None:
+    given = {"destination": "q", "tap": "t"}
+    for text in ("1790000000000", "2026-09-21T14:13:20Z", "2026-09-21T16:13:20.000+02:00"):
+        assert ReadOptions.read({**given, "startingtimestamp": text}).starting_timestamp == 1_790_000_000_000
+    assert list(ReadOptions.read({**given, "timecolumn": "at"}).schema.items())[-1] == ("at", "timestamp")
 
 
 def test_several_brokers_and_several_hosts_of_one() -> None:

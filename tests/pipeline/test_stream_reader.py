@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -749,6 +750,89 @@ def test_a_query_begins_at_a_sequence(broker: EmbeddedBroker) -> None:
     with pytest.raises(DataLossError, match="begins at 4; what startingOffsets names, 2, is gone"):
         Stream(broker, startingoffsets='{"queue:q": 2}')
     assert Stream(broker, startingoffsets='{"queue:q": 2}', failondataloss=False).batch() == []
+
+
+def test_a_query_begins_at_a_time(broker: EmbeddedBroker) -> None:
+    """With the first message of that time or later, also where two have the same millisecond; then with all."""
+    broker.clock.freeze()
+    first = broker.clock.now()
+    send(broker, "a", "b")
+    broker.clock.advance(milliseconds=1)
+    send(broker, "c")
+    broker.clock.advance(milliseconds=1)
+    send(broker, "d")
+    with ConnectionFactory(broker.url).create_context() as context:
+        context.create_producer().set_disable_message_timestamp(True).send(Queue("q"), "no time")
+    begin = round(first.timestamp() * 1_000)
+    for number, (moment, read) in enumerate(
+        {
+            begin - 5: ["a", "b", "c", "d", "no time"],
+            begin: ["a", "b", "c", "d", "no time"],
+            begin + 1: ["c", "d", "no time"],
+            begin + 2: ["d", "no time"],
+            begin + 3: [],
+        }.items()
+    ):
+        stream = Stream(broker, tap=f"t{number}", startingtimestamp=moment)
+        assert stream.batch() == read
+    send(broker, "later, whatever its time")
+    assert stream.batch() == ["later, whatever its time"]
+    text = (first + timedelta(milliseconds=2)).isoformat()
+    assert Stream(broker, tap="iso", startingtimestamp=text).batch() == ["d", "no time", "later, whatever its time"]
+    send(broker, *["x"] * 5_000, to=Queue("deep"))  # more than a page
+    broker.clock.advance(milliseconds=1)
+    send(broker, "y", to=Queue("deep"))
+    both = Stream(broker, "queue:deep", startingtimestamp=begin + 3)
+    assert both.batch() == ["y"]
+    joined = Stream(broker, "queue:deep,queue:q", begin=both.begin, startingtimestamp=begin + 2)
+    assert joined.batch() == ["d", "no time", "later, whatever its time"]
+
+
+def test_outcomes_begin_at_the_time_when_they_happened(broker: EmbeddedBroker) -> None:
+    Stream(broker, mode="outcomes")
+    send(broker, "a", "b")
+
+    def consume_one() -> None:
+        with ConnectionFactory(broker.url).create_context() as context:
+            assert context.create_consumer(Queue("q")).receive(60_000)
+
+    consume_one()
+    broker.clock.advance(seconds=60)
+    later = round(broker.clock.now().timestamp() * 1_000) - 1_000
+    consume_one()
+    stream = Stream(broker, mode="outcomes", startingtimestamp=later, timeColumn="at")
+    rows = stream.read(stream.begin or {}, stream.plan())
+    assert [row["outcome"] for row in rows] == ["acknowledged"]
+    assert rows[0]["time"] >= later
+    assert rows[0]["at"].timestamp() * 1_000 == pytest.approx(rows[0]["time"])
+
+
+def test_a_run_that_continues_looks_for_no_beginning(broker: EmbeddedBroker) -> None:
+    """What startingOffsets names may be gone by then."""
+    send(broker, "a", "b")
+    first = Stream(broker)
+    stream = Stream(broker, startingoffsets='{"queue:q": 2}')
+    assert first.begin
+    stream.reader.prepareForTriggerAvailableNow()
+    assert [stream.batch(), stream.batch()] == [["b"], []]
+    stream.start()
+    stream.reader.prepareForTriggerAvailableNow()
+    assert stream.batch() == []
+
+
+def test_a_column_for_windows(broker: EmbeddedBroker) -> None:
+    """A TIMESTAMP; NULL where a message has no time, or one that is a mistake."""
+    broker.clock.freeze()
+    send(broker, "a")
+    with ConnectionFactory(broker.url).create_context() as context:
+        context.create_producer().set_disable_message_timestamp(True).send(Queue("q"), "no time")
+    stream = Stream(broker, timecolumn="at", columns="n INT")
+    rows = stream.read(stream.begin or {}, stream.plan())
+    assert [row["at"] and row["at"].timestamp() for row in rows] == [rows[0]["timestamp"] / 1_000, None]
+    assert list(rows[0])[-2:] == ["n", "at"]
+    browsed = SieveMQDataSource({"url": broker.url, "destination": "q", "columns": "n INT", "timecolumn": "at"})
+    reader = browsed.reader(stream.schema)
+    assert [row for part in reader.partitions() for batch in reader.read(part) for row in batch_rows(batch)] == rows
 
 
 def test_the_lag_of_a_query(broker: EmbeddedBroker) -> None:
