@@ -30,11 +30,11 @@ from sievemq._engine.taps import (
     state_of,
 )
 from sievemq.blocking.connection import Connection
-from sievemq.destinations import Destination
+from sievemq.destinations import Destination, parse_destination
 from sievemq_core.durations import Milliseconds, milliseconds
 from sievemq_core.wire.commands import Command
 
-__all__ = ["Tap", "TapPage", "TapState", "delete_tap", "find_tap", "open_tap"]
+__all__ = ["Tap", "TapPage", "TapState", "delete_tap", "find_destinations", "find_tap", "open_tap"]
 
 
 class Tap:
@@ -186,6 +186,24 @@ def find_tap(connection: Connection, name: str, destination: Destination) -> tup
 def delete_tap(connection: Connection, name: str, destination: Destination) -> bool:
     """End a tap; unacknowledged messages of a drain return as redelivered. False if there was none."""
     return bool(_ask(connection, Command.DELETE_TAP, name_of("a tap's name", name), str(destination)))
+
+
+def find_destinations(connection: Connection, pattern: str) -> list[str]:
+    """The queues or topics that fit a pattern, as far as the user may browse or consume them; no temporary ones.
+
+    Args:
+        connection: to the broker.
+        pattern: ``queue:orders.*``: ``*`` is any characters, ``?`` one, ``[ab]`` one of these.
+
+    Returns:
+        Their addresses in text, sorted.
+
+    Raises:
+        InvalidDestinationException: the pattern is no address.
+        ResourceAllocationException: it fits more than 10,000.
+        JMSException: the connection is lost.
+    """
+    return sorted(_ask(connection, Command.FIND_DESTINATIONS, str(parse_destination(pattern))))
 
 
 def _ask(connection: Connection, command: int, *fields: object) -> Any:

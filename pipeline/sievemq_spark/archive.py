@@ -157,6 +157,7 @@ def archive_stream(
     outcomes: bool = False,
     fail_on_missing: bool = True,
     unavailable: str = "fail",
+    pattern: str = "",
 ) -> Archived:
     """Add the messages that were sent to destinations since the last call, consumed or not; for use in a scheduler.
 
@@ -167,7 +168,7 @@ def archive_stream(
     Args:
         spark: the session.
         url: the broker, or one URL for each of several shards, with commas between.
-        destinations: queues, topics, dead-letter queues.
+        destinations: queues, topics, dead-letter queues; none are needed with a pattern.
         path: the archive's folder.
         tap: name of the taps; of this archive alone.
         checkpoint: where Spark notes how far it is; in the archive's folder if not given.
@@ -177,6 +178,7 @@ def archive_stream(
             behind.
         fail_on_missing: raise if a tap has to be made and its destination is not there; False makes that as well.
         unavailable: ``wait`` archives the other shards if one cannot be reached; a later call goes on with that.
+        pattern: also all destinations that fit, such as ``queue:orders.*``, those included that are made later.
 
     Raises:
         PipelineError, InvalidSelectorException, InvalidURLException: an argument is wrong, or the folder cannot be
@@ -186,6 +188,7 @@ def archive_stream(
 
     names = destinations if isinstance(destinations, str) else ",".join(destinations)
     options = {"url": url, "destination": names, "tap": tap, "dialect": dialect, "unavailable": unavailable}
+    options["destinationPattern"] = pattern
     options["failOnMissing"] = str(fail_on_missing).lower()
     options |= {
         name: value for name, value in (("user", user), ("password", password), ("selector", selector)) if value

@@ -70,7 +70,7 @@ def drain(
     given |= {name: str(value) for name, value in more.items() if value is not None}
     options = ReadOptions.read({name.lower(): value for name, value in given.items()})
     shards = Shards(options)
-    read = sources(options, shards.reached())
+    read = sources(options, shards)
     try:
         name = str(uuid.uuid4())  # of this drain, as the only reader of its taps
         held = [(source, *taken(options, source, shards.link(source.shard), name)) for source in read]

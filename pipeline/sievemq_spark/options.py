@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import Any, Final, Self
 
 from sievemq.destinations import Destination, Queue, parse_destination
@@ -28,6 +29,7 @@ _SPELLED: Final = {
     name.lower(): name
     for name in (
         "batchSize",
+        "destinationPattern",
         "dryRun",
         "failOnDataLoss",
         "failOnMissing",
@@ -52,6 +54,7 @@ _ELSEWHERE: Final = {
     "maxrecordspertrigger": "maxMessagesPerTrigger",
     "minpartitions": "partitions",
     "subscribe": "destination",
+    "subscribepattern": "destinationPattern",
     "topic": "destination",
     "queue": "destination",
     "kafka.bootstrap.servers": "url",
@@ -121,6 +124,8 @@ class ReadOptions(_Options):
         url, user, password: the broker, or one URL for each of several shards, with blanks or commas between;
             credentials apart from the URL go before those in it.
         destination: ``queue:orders``, or several with commas between them.
+        destination_pattern: ``queue:orders.*``, or several with commas between them: all destinations that fit, also
+            those that are made while a stream runs.
         mode: ``browse``: what waits in the queues, which stays there; only for a batch. ``tap``: what goes through the
             destinations, copied by taps; the default if `tap` is given. ``outcomes``: what becomes of
             messages there, told by taps. ``drain``: what waits, taken by taps.
@@ -149,6 +154,7 @@ class ReadOptions(_Options):
     """
 
     destination: str = ""
+    destination_pattern: str = ""
     mode: str = ""
     selector: str | None = None
     dialect: str = "jakarta"
@@ -187,6 +193,7 @@ class ReadOptions(_Options):
             raise PipelineError(f"there is no selector dialect {result.dialect!r}; there are {', '.join(DIALECTS)}")
         if not result.mode:
             result = replace(result, mode="tap" if result.tap else "browse")
+        result.check_patterns()
         _ = result.urls, result.destinations, result.promoted, result.starts
         if result.mode == "browse":
             _ = result.queues
@@ -203,10 +210,25 @@ class ReadOptions(_Options):
 
     @property
     def destinations(self) -> tuple[Destination, ...]:
-        names = [name.strip() for name in self.destination.split(",") if name.strip()]
-        if not names:
-            raise PipelineError("the option 'destination' is missing, such as 'queue:orders'")
+        names = _listed(self.destination)
+        if not names and not self.patterns:
+            raise PipelineError("the option 'destination' is missing, such as 'queue:orders', or 'destinationPattern'")
         return tuple(dict.fromkeys(destination_of(name) for name in names))
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """With the kind of destination in front."""
+        return tuple(dict.fromkeys(str(destination_of(name)) for name in _listed(self.destination_pattern)))
+
+    def check_patterns(self) -> None:
+        """Raise PipelineError if the option destinationPattern has no pattern, or one that cannot be read."""
+        if self.destination_pattern and not self.patterns:
+            raise PipelineError("the option 'destinationPattern' has no pattern, such as 'queue:orders.*'")
+        topics = [pattern for pattern in self.patterns if not isinstance(destination_of(pattern), Queue)]
+        if topics and self.mode in ("browse", "drain"):
+            raise PipelineError(
+                f"the option 'destinationPattern' names topics, {topics[0]!r}; mode {self.mode!r} reads queues alone"
+            )
 
     @property
     def queues(self) -> tuple[Queue, ...]:
@@ -241,12 +263,17 @@ class ReadOptions(_Options):
                 "the option 'unavailable' can be 'wait' for a stream through taps only: a batch read needs each shard"
             )
 
+    def start_of(self, destination: str) -> str | int:
+        """The place to begin: ``earliest``, ``latest`` or the sequence of the first message."""
+        every = self.starting_offsets if self.starting_offsets in _STARTS else "earliest"
+        return self.starts.get(destination, every)
+
     @property
     def starts(self) -> dict[str, str | int]:
-        """The place to begin, by destination: ``earliest``, ``latest`` or the sequence of the first message."""
+        """What startingOffsets names by destination."""
         given: Any = self.starting_offsets
         if given in _STARTS:
-            return dict.fromkeys(map(str, self.destinations), given)
+            return {}
         wrong = (
             "the option 'startingOffsets' is 'earliest', 'latest', or JSON by destination, such as "
             f'{{"queue:orders": "latest", "topic:prices": 8123}}; not {given!r}'
@@ -257,10 +284,11 @@ class ReadOptions(_Options):
             raise PipelineError(wrong) from None
         if not isinstance(given, dict):
             raise PipelineError(wrong)
-        found: dict[str, str | int] = dict.fromkeys(map(str, self.destinations), "earliest")
+        found: dict[str, str | int] = {}
+        read = set(map(str, self.destinations))
         for name, start in given.items():
             destination = str(destination_of(name))
-            if destination not in found:
+            if destination not in read and not any(fnmatchcase(destination, each) for each in self.patterns):
                 raise PipelineError(f"the option 'startingOffsets' names {destination}, which is not read")
             if start not in _STARTS and (type(start) is not int or start < 1):
                 raise PipelineError(wrong)
@@ -316,6 +344,10 @@ class WriteOptions(_Options):
         if result.destination:
             destination_of(result.destination)
         return result
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def urls_of(text: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from sievemq import Connection, Queue
 from sievemq._engine.outbox import Completion
+from sievemq.destinations import parse_destination
 from sievemq.taps import TapPage
 from sievemq_spark.links import connect, require_queues
 from sievemq_spark.options import WORTH, ReadOptions
@@ -85,6 +86,13 @@ def pages(
                 return
 
 
+def queue_of(text: str) -> Queue:
+    """The queue with an address that is one's."""
+    queue = parse_destination(text)
+    assert isinstance(queue, Queue)
+    return queue
+
+
 class BrowsePartition(InputPartition):
     """One queue of one shard, or a part of it.
 
@@ -119,11 +127,12 @@ class BrowseReader(DataSourceReader):
         """
         options = self._options
         found: list[InputPartition] = []
-        for shard in Shards(options).reached():
+        shards = Shards(options)
+        for shard in shards.reached():
             url = shard.url
             with self._connect(url) as connection:
                 require_queues(connection, str(shard), options)
-                for queue in options.queues:
+                for queue in map(queue_of, shards.destinations(shard)):
                     count = 1 if options.limit else min(options.partitions, -(-depth_of(connection, queue) // WORTH))
                     parts = [(number, count) for number in range(count)] if count > 1 else [None]
                     found += [BrowsePartition(url, str(queue), part) for part in parts]
@@ -133,7 +142,7 @@ class BrowseReader(DataSourceReader):
         """The rows of a queue, or of its part."""
         assert isinstance(partition, BrowsePartition)
         options = self._options
-        queue = next(queue for queue in options.queues if str(queue) == partition.destination)
+        queue = queue_of(partition.destination)
         with self._connect(partition.url) as connection:
             shard, schema = shard_of(connection, partition.url), to_arrow_schema(self._schema, timezone="UTC")
             origin = (shard.name, shard.namespace, str(queue))

@@ -11,10 +11,14 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from math import inf
 from typing import Final
 from urllib.parse import quote
 
 from sievemq import Connection, JMSException
+from sievemq.taps import find_destinations
 from sievemq.url import parse_url
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.links import PATIENCE, Link, connect, is_lost
@@ -24,6 +28,9 @@ from sievemq_spark.options import ReadOptions, broker_name
 #: the other shards waited.
 RETRY_SECONDS = 1.0
 _SHARE: Final = 5
+
+#: Seconds after which destinations are looked for again that fit a pattern.
+SEARCH_SECONDS = 5.0
 
 log = logging.getLogger("sievemq.spark")
 
@@ -102,6 +109,8 @@ class Shards:
         self._options = options
         self._entries = [_Entry(url) for url in options.urls]
         self._waits = options.unavailable == "wait"
+        #: When destinations were looked for by pattern, and those that fit.
+        self._fitting: dict[Shard, tuple[float, tuple[str, ...]]] = {}
 
     @property
     def are_all_there(self) -> bool:
@@ -140,6 +149,24 @@ class Shards:
             connect(options.urls[0], options.user, options.password, options.dialect).close()
             found = self.reached()
         return found
+
+    def destinations(self, shard: Shard) -> list[str]:
+        """The destinations that are read of a shard: those that the options name, then those that fit their patterns,
+        as they were a few seconds ago.
+
+        Raises:
+            JMSException: the shard cannot be reached.
+        """
+        named = list(map(str, self._options.destinations))
+        if not self._options.patterns:
+            return named
+        before, fitting = self._fitting.get(shard, (-inf, ()))
+        if time.monotonic() >= before + SEARCH_SECONDS:
+            link = self.link(shard)
+            found = (link.ask(partial(find_destinations, pattern=each)) for each in self._options.patterns)
+            fitting = tuple(sorted(set(chain.from_iterable(found)).difference(named)))
+            self._fitting[shard] = time.monotonic(), fitting
+        return [*named, *fitting]
 
     def link(self, shard: Shard) -> Link:
         """A link to a shard. It gives up at once where that is waited for: others are read meanwhile."""

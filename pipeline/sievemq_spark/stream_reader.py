@@ -76,7 +76,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             JMSException: a broker cannot be reached, or refuses credentials, destination or selector.
         """
         options, shards = self._options, self._shards
-        read = sources(options, shards.require_one())
+        read = sources(options, shards, require_one=True)
 
         def begin(source: Source) -> Place:
             tap, state = source.claim(self._link(source), options, self._name)
@@ -112,7 +112,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return None  # initialOffset fails; a query that continues decides in latestOffset what it has lost
             return tap.id, source.end(self._link(source), tap.id, max(state.acknowledged, state.first - 1))
 
-        found = self._each(sources(self._options, self._shards.reached()), end)
+        found = self._each(sources(self._options, self._shards), end)
         self._targets = {key: target for key, target in found.items() if target is not None}
 
     def latestOffset(self, start: JSON, limit: ReadLimit) -> JSON:  # noqa: N802
@@ -123,7 +123,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             JMSException: a broker cannot be reached.
         """
         begin = places(start)
-        read = sources(self._options, self._shards.reached())
+        read = sources(self._options, self._shards)
         found = self._each(read, lambda source: self._resume(source, begin))
         now = {}
         upto = self._divided(read, found, limit.max_rows if isinstance(limit, ReadMaxRows) else 0)
@@ -181,7 +181,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Place(tap.id, state.last)
 
         try:
-            return shown(self._each(sources(self._options, self._shards.reached()), latest))
+            return shown(self._each(sources(self._options, self._shards), latest))
         except JMSException:
             return None  # the first real use raises
 
@@ -268,7 +268,7 @@ class TapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if place is not None and tap.id == place.tap:
                 self._acknowledge(source, place, state)
 
-        self._each(sources(self._options, self._shards.reached()), acknowledge)
+        self._each(sources(self._options, self._shards), acknowledge)
 
     def _acknowledge(self, source: Source, place: Place, state: TapState) -> TapState:
         if place.seq <= state.acknowledged:

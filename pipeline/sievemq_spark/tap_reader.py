@@ -88,7 +88,7 @@ class Source:
             parse_destination(self.destination),
             _MODES[options.mode],
             selector=options.selector,
-            start="latest" if options.starts[self.destination] == "latest" else "earliest",
+            start="latest" if options.start_of(self.destination) == "latest" else "earliest",
             retain_messages=options.retain_messages,
             retain_bytes=options.retain_bytes,
             retain_age=options.retain_age,
@@ -135,7 +135,7 @@ class Source:
         first = max(state.acknowledged, state.first - 1)
         if options.starting_timestamp is not None:
             return self._before(options, link, state.id, first)
-        start = options.starts[self.destination]
+        start = options.start_of(self.destination)
         if not isinstance(start, int):
             return first
         if start > state.last + 1:
@@ -187,14 +187,25 @@ class Source:
         return lambda connection: find_tap(connection, self.name, parse_destination(self.destination))
 
 
-def sources(options: ReadOptions, shards: Sequence[Shard]) -> list[Source]:
-    """Everything that is read: each destination of each shard."""
-    return [Source(shard, str(each), options.tap_name) for shard in shards for each in options.destinations]
+def sources(options: ReadOptions, shards: Shards, *, require_one: bool = False) -> list[Source]:
+    """Everything that is read: each destination of each shard that is not away.
+
+    Raises:
+        JMSException: a shard is away that is not waited for; or all are, and one is required.
+        PipelineError: two brokers have shards of the same name.
+    """
+    found: list[Source] = []
+    for shard in shards.require_one() if require_one else shards.reached():
+        try:
+            found += [Source(shard, each, options.tap_name) for each in shards.destinations(shard)]
+        except JMSException as error:
+            shards.lose(shard, error)
+    return found
 
 
 def holder(options: ReadOptions, shards: Shards, key: str, tap: str) -> Source | None:
     """The source that has a tap: that of the key, or another one if its shard was renamed; None if none has it."""
-    near = [each for each in sources(options, shards.reached()) if key.endswith(f"/{each.destination}")]
+    near = [each for each in sources(options, shards) if key.endswith(f"/{each.destination}")]
     for source in sorted(near, key=lambda each: each.key != key):
         try:
             if shards.link(source.shard).ask(source.find())[0].id == tap:
@@ -365,7 +376,7 @@ class TapReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The ranges that the options name, or all that the taps hold."""
         options, shards = self._options, Shards(self._options)
-        read = sources(options, shards.reached())
+        read = sources(options, shards)
         ranges = options.tap_ranges
         if ranges is None:
             with unless_it_fails(shards, read):

@@ -169,7 +169,7 @@ def parameters(function: Any) -> list[tuple[str, Any, Any]]:
 
 BESIDE = [
     pytest.param(sievemq.taps, sievemq.aio.taps, name, id=f"taps.{name}")
-    for name in ("Tap", "delete_tap", "find_tap", "open_tap")
+    for name in ("Tap", "delete_tap", "find_destinations", "find_tap", "open_tap")
 ] + [
     pytest.param(sievemq.staging, sievemq.aio.staging, name, id=f"staging.{name}")
     for name in ("discard", "publish", "stage")

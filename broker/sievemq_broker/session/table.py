@@ -22,6 +22,7 @@ from sievemq_broker.session.handlers.destinations import (
     on_create_temporary,
     on_declare,
     on_delete_temporary,
+    on_find_destinations,
     on_unsubscribe,
 )
 from sievemq_broker.session.handlers.handshake import (
@@ -108,6 +109,7 @@ HANDLERS: dict[int, Handler] = {
             _row(verbs.Stage, on_stage),
             _row(verbs.Publish, on_publish),
             _row(verbs.Discard, on_discard),
+            _row(verbs.FindDestinations, on_find_destinations),
         ]
     ),
 }
@@ -146,6 +148,7 @@ UNRESTRICTED = frozenset(
         Command.STAGE,  # staged sends were checked when they were sent
         Command.PUBLISH,  # and are checked there again
         Command.DISCARD,
+        Command.FIND_DESTINATIONS,  # the answer has what the user may browse or consume
     }
 )
 

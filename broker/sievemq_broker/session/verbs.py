@@ -342,5 +342,9 @@ class Discard(Request, number=Command.DISCARD):
     stage: str | None = None
 
 
+class FindDestinations(Request, number=Command.FIND_DESTINATIONS):
+    pattern: str
+
+
 def named_commands() -> dict[int, type[NamedCommand]]:
     return {each.number: each for base in (NamedCommand, Request) for each in base.__subclasses__() if each.number >= 0}

@@ -91,6 +91,7 @@ def _check_columns(result: object) -> None:
 
 
 _NUMBERS: Final = frozenset({int})
+_TEXTS: Final = frozenset({str})
 
 
 def _check_kind(command: str, what: str, *kinds: type) -> Callable[[object], None]:
@@ -99,6 +100,11 @@ def _check_kind(command: str, what: str, *kinds: type) -> Callable[[object], Non
             raise ProtocolError(f"the answer to {command} must be {what}")
 
     return check
+
+
+def _check_names(result: object) -> None:
+    if type(result) is not tuple or not _TEXTS.issuperset(map(type, result)):
+        raise ProtocolError("the answer to FIND_DESTINATIONS must be addresses")
 
 
 _FORMS: Final[Mapping[int, Callable[[object], None]]] = {
@@ -112,4 +118,5 @@ _FORMS: Final[Mapping[int, Callable[[object], None]]] = {
     Command.STAGE: _check_kind("STAGE", "a name", str),
     Command.PUBLISH: _check_kind("PUBLISH", "a number of messages or nothing", int, type(None)),
     Command.DISCARD: _check_kind("DISCARD", "a number of messages", int),
+    Command.FIND_DESTINATIONS: _check_names,
 }

@@ -29,11 +29,11 @@ from sievemq._engine.taps import (
     state_of,
 )
 from sievemq.aio.connection import Connection
-from sievemq.destinations import Destination
+from sievemq.destinations import Destination, parse_destination
 from sievemq_core.durations import Milliseconds, milliseconds
 from sievemq_core.wire.commands import Command
 
-__all__ = ["Tap", "TapPage", "TapState", "delete_tap", "find_tap", "open_tap"]
+__all__ = ["Tap", "TapPage", "TapState", "delete_tap", "find_destinations", "find_tap", "open_tap"]
 
 
 class Tap:
@@ -187,6 +187,24 @@ async def find_tap(connection: Connection, name: str, destination: Destination) 
 async def delete_tap(connection: Connection, name: str, destination: Destination) -> bool:
     """End a tap; unacknowledged messages of a drain return as redelivered. False if there was none."""
     return bool(await _ask(connection, Command.DELETE_TAP, name_of("a tap's name", name), str(destination)))
+
+
+async def find_destinations(connection: Connection, pattern: str) -> list[str]:
+    """The queues or topics that fit a pattern, as far as the user may browse or consume them; no temporary ones.
+
+    Args:
+        connection: to the broker.
+        pattern: ``queue:orders.*``: ``*`` is any characters, ``?`` one, ``[ab]`` one of these.
+
+    Returns:
+        Their addresses in text, sorted.
+
+    Raises:
+        InvalidDestinationException: the pattern is no address.
+        ResourceAllocationException: it fits more than 10,000.
+        JMSException: the connection is lost.
+    """
+    return sorted(await _ask(connection, Command.FIND_DESTINATIONS, str(parse_destination(pattern))))
 
 
 async def _ask(connection: Connection, command: int, *fields: object) -> Any:

@@ -63,6 +63,8 @@ class Command:
     STAGE: Final = 48
     PUBLISH: Final = 49
     DISCARD: Final = 50
+    # -- client to broker: destinations by pattern
+    FIND_DESTINATIONS: Final = 51
     # -- broker to client
     WELCOME: Final = 64
     OK: Final = 65
@@ -532,6 +534,14 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             (_REQUEST, _KEY, _BATCH, _optional("stage", "str?", None, "this one alone; nil for all of the batch")),
         ),
         CommandSpec(
+            Command.FIND_DESTINATIONS,
+            "FIND_DESTINATIONS",
+            "client",
+            "finds the queues or topics that fit a pattern, as far as the user may browse or consume them. Answer: "
+            "array of addresses, in no order; more than 10000 are refused",
+            (_REQUEST, _f("pattern", "str", "an address with * for any characters, ? for one, [abc] for one of these")),
+        ),
+        CommandSpec(
             Command.WELCOME,
             "WELCOME",
             "broker",
@@ -557,7 +567,8 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
                 _f(
                     "features",
                     "map",
-                    "durable, dialect, time, clock_offset, frozen_at, moved_at, resumed, acknowledge_several, shard, peers",
+                    "durable, dialect, time, clock_offset, frozen_at, moved_at, resumed, acknowledge_several, shard, "
+                    "peers",
                 ),
             ),
         ),

@@ -29,12 +29,17 @@ class Unavailable(Enum):
 
 
 def archive(
-    destinations: Annotated[list[str], typer.Argument(metavar="DEST…", help="queue:NAME; with --tap topics too.")],
+    destinations: Annotated[
+        list[str] | None, typer.Argument(metavar="DEST…", help="queue:NAME; with --tap topics too.")
+    ] = None,
     *,
     to: Annotated[str, typer.Option("--to", help="Folder of the archive.")],
     tap: Annotated[
         str | None, typer.Option("--tap", help="Name of the taps: add all messages since the last run.")
     ] = None,
+    pattern: Annotated[
+        str, typer.Option("--pattern", help="With --tap: also all destinations that fit, such as 'queue:orders.*'.")
+    ] = "",
     outcomes: Annotated[
         bool, typer.Option("--outcomes", help="With --tap: also archive the outcomes of the messages.")
     ] = False,
@@ -59,8 +64,12 @@ def archive(
 
     if outcomes and tap is None:
         raise typer.BadParameter("--outcomes needs --tap: without a tap no outcomes are recorded")
-    options = {"url": broker.url, "destination": ",".join(destinations), "dialect": dialect, "tap": tap or ""}
+    if pattern and tap is None:
+        raise typer.BadParameter("--pattern needs --tap: without one name the queues")
+    names = destinations or []
+    options = {"url": broker.url, "destination": ",".join(names), "dialect": dialect, "tap": tap or ""}
     options |= {"failonmissing": str(not allow_missing).lower(), "unavailable": unavailable.value}
+    options["destinationpattern"] = pattern
     checks = [lambda: ReadOptions.read(options), lambda: check_writable(to)]
 
     def ask(connection: Connection, shard: str) -> None:
@@ -78,16 +87,17 @@ def archive(
     with running_spark(master, [selector], dialect, broker, checks=checks, ask=ask, waits=waits) as spark:
         with progress(spark, "archive"):
             if tap is None:
-                done = job.archive(spark, job.read_queues(spark, broker.url, destinations, **how), to)
+                done = job.archive(spark, job.read_queues(spark, broker.url, names, **how), to)
             else:
                 done = job.archive_stream(
                     spark,
                     broker.url,
-                    destinations,
+                    names,
                     to,
                     tap=tap,
                     outcomes=outcomes,
                     unavailable=unavailable.value,
+                    pattern=pattern,
                     **how,
                 )
         if as_json:

@@ -37,6 +37,58 @@ def test_declare_without_the_right_to_send_is_refused(world: World) -> None:
     declare(connection, Declare(request=2, destination="queue:mine"))
 
 
+# -- by pattern --------------------------------------------------------------------------------------------------------
+
+
+def test_destinations_are_found_by_pattern(client: Client) -> None:
+    for name in ("queue:a.1", "queue:a.2", "queue:b", "topic:a.1", "queue:a.[x]", "queue:DLQ.a.1"):
+        client.ask(Command.DECLARE, name)
+    client.ask(Command.CREATE_TEMPORARY, False)
+
+    def found(pattern: str) -> list[str]:
+        return sorted(client.ask(Command.FIND_DESTINATIONS, pattern))
+
+    assert found("queue:a.?") == ["queue:a.1", "queue:a.2"]
+    assert found("a.*") == ["queue:a.1", "queue:a.2", "queue:a.[x]"]
+    assert found("topic:*") == ["topic:a.1"]
+    assert found("queue:a.[12]") == ["queue:a.1", "queue:a.2"]
+    assert found("queue:[") == found("queue:A.*") == []
+    assert len(found("queue:*")) == 5
+    assert client.refused(Command.FIND_DESTINATIONS, "x:y\0")[0] == ErrorCode.INVALID_DESTINATION
+
+
+def test_a_user_finds_what_it_may_browse_or_consume(world: World, client: Client) -> None:
+    for name in ("queue:browse", "queue:consume", "queue:send", "queue:other"):
+        client.ask(Command.DECLARE, name)
+    ann = world.client()
+    grants = [Grant(frozenset({verb}), f"queue:{verb.value}") for verb in (Verb.BROWSE, Verb.CONSUME, Verb.SEND)]
+    ann.broker.peer.member.identity = Identity("ann", Rights(grants))
+    assert sorted(ann.ask(Command.FIND_DESTINATIONS, "queue:*")) == ["queue:browse", "queue:consume"]
+
+
+def test_a_search_of_many_destinations_takes_several_turns(world: World, client: Client) -> None:
+    for number in range(3_000):
+        world.broker.namespace("").declare(f"queue:{number}")
+    world.works = True
+    ask = client.request(Command.FIND_DESTINATIONS, "queue:1*")
+    ping = client.request(Command.PING)
+    world.settle()
+    assert world.broker.scheduler.turn < 3_000 // 4
+    assert len(client.answer_to(ask)[2]) == 1_111
+    assert client.answer_to(ping) is not None
+    assert world.broker.scheduler.overrun < 10
+
+
+def test_a_pattern_that_fits_too_many_is_refused(world: World, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sievemq_broker.session.handlers.destinations._MOST_FOUND", 2)
+    for name in "abc":
+        client.ask(Command.DECLARE, f"queue:{name}")
+    code, text, details = client.refused(Command.FIND_DESTINATIONS, "queue:*")
+    assert (code, details["limit"]) == (ErrorCode.RESOURCE_ALLOCATION, "found")
+    assert "queue:* fits more than 2 destinations" in text
+    assert len(client.ask(Command.FIND_DESTINATIONS, "queue:[ab]")) == 2
+
+
 # -- temporary destinations -------------------------------------------------------------------------------------------
 
 

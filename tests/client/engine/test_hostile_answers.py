@@ -55,6 +55,7 @@ def answers() -> Mapping[str, tuple[int, tuple[Any, ...], Any]]:
     ask("publish", Command.PUBLISH, "k", 0, (stage,))
     ask("publish again", Command.PUBLISH, "k", 0, (stage,))
     ask("discard", Command.DISCARD, "k", 1)
+    ask("find", Command.FIND_DESTINATIONS, "queue:*")
     return found
 
 
@@ -119,6 +120,7 @@ READERS: Mapping[int, Callable[[Any], object]] = {
     Command.STAGE: lambda result: result.encode(),
     Command.PUBLISH: lambda result: None if result is None else result + 1,
     Command.DISCARD: lambda result: result + 1,
+    Command.FIND_DESTINATIONS: lambda result: [name.encode() for name in result],
 }
 
 

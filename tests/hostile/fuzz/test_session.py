@@ -119,6 +119,7 @@ COMMANDS = [
     command(Number.STAGE, request, session_ids, names.map(str), small, st.sampled_from([0, 1000, 2**40])),
     command(Number.PUBLISH, request, names.map(str), small, st.one_of(anything, st.just(("c2.1",)))),
     command(Number.DISCARD, request, names.map(str), small),
+    command(Number.FIND_DESTINATIONS, request, st.one_of(addresses, st.sampled_from(["queue:*", "queue:[", "x:y"]))),
     command(Number.GOODBYE, request, handed),
 ]  # fmt: skip
 #: Who begins like this gets further than by chance alone.

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
+from fnmatch import translate
+from functools import partial
 from itertools import islice
 from typing import Final
 
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.work import Budget, Job, Task
 from sievemq_broker.session.checks import check_unread, the_selector
 from sievemq_broker.session.peer import Peer
 from sievemq_broker.session.rights import Verb
-from sievemq_broker.session.verbs import Browse, CreateTemporary, Declare, DeleteTemporary, Unsubscribe
+from sievemq_broker.session.verbs import (
+    Browse,
+    CreateTemporary,
+    Declare,
+    DeleteTemporary,
+    FindDestinations,
+    Unsubscribe,
+)
+from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_core.message.destination import Kind, parse_address
 
 _QUEUE: Final = f"{Kind.QUEUE.value}:"
@@ -20,6 +32,10 @@ _QUEUE: Final = f"{Kind.QUEUE.value}:"
 _LOOKED_AT: Final = 5_000
 _COMPARED: Final = 100
 _LENGTHS: Final = 2
+
+#: Destinations of one FIND_DESTINATIONS, and names that are compared for a unit of a task.
+_MOST_FOUND: Final = 10_000
+_PER_UNIT: Final = 4
 
 
 def on_declare(peer: Peer, command: Declare, now: int) -> None:
@@ -74,6 +90,43 @@ def on_browse(peer: Peer, command: Browse, now: int) -> None:
         peer.out.answer(request, [cursor, peer.namespace.queue(destination).depth])
         return
     peer.out.answer_page(request, cursor, page)
+
+
+def on_find_destinations(peer: Peer, command: FindDestinations, now: int) -> None:
+    """The addresses that fit a pattern. A task: there may be many."""
+    pattern = str(parse_address(command.pattern))
+    job = peer.broker.scheduler.start(("find", peer.member.id), partial(_find, peer, pattern), now)
+    answer = partial(_answer_found, peer, command.request, job)
+    if job.over:
+        answer(now)
+    else:
+        job.then(partial(peer.when_over, job, command, answer))
+
+
+def _find(peer: Peer, pattern: str, now: int, budget: Budget) -> Task[tuple[str, ...]]:
+    fits, identity, namespace = re.compile(translate(pattern)).match, peer.member.identity, peer.namespace
+    found: list[str] = []
+    for place, label in enumerate(tuple(namespace.destinations)):
+        if not place % _PER_UNIT:
+            budget.spend(1)
+            if budget.spent:
+                yield
+        if fits(label) is None:
+            continue
+        budget.spend(1)
+        if identity.may(Verb.BROWSE, namespace.name, label) or identity.may(Verb.CONSUME, namespace.name, label):
+            if len(found) == _MOST_FOUND:
+                raise RequestError(
+                    f"{pattern} fits more than {_MOST_FOUND} destinations; name fewer",
+                    ErrorCode.RESOURCE_ALLOCATION,
+                    {"limit": "found"},
+                )
+            found.append(label)
+    return tuple(found)
+
+
+def _answer_found(peer: Peer, request: int, job: Job[tuple[str, ...]], now: int) -> None:
+    peer.out.answer(request, job.result)
 
 
 def similar_queues(peer: Peer, address: str) -> list[str]:

@@ -147,6 +147,7 @@ CLIENT = [
     frame("stage", (C.STAGE, 28, 1, "query 5f2c", 7, 600_000)),
     frame("publish", (C.PUBLISH, 29, "query 5f2c", 7, ("k3v9-1.1", "k3v9-2.2"))),
     frame("discard", (C.DISCARD, 30, "query 5f2c", 7)),
+    frame("find destinations", (C.FIND_DESTINATIONS, 31, "queue:orders.*")),
     frame("one turn", (C.ACKNOWLEDGE, 1, 17, 8), (C.SEND, 1, 7, "queue:done", PLAIN), (C.PING, 21)),
     special("send, all integers and lengths wide", "wide", wide((C.SEND, 1, 8, "queue:orders", FULL)),
             (C.SEND, 1, 8, "queue:orders", FULL)),
