@@ -116,6 +116,17 @@ def test_the_host_does_not_tell_which_namespaces_there_are(world: World) -> None
     assert "team-b" not in world.broker.namespaces
 
 
+def test_a_user_without_a_right_in_the_default_namespace_may_enter_that_of_the_host(world: World) -> None:
+    world.broker.namespace("team-a")
+    world.services.rights = {"ann": Rights([Grant(frozenset({Verb.SEND}), "*", "team-*")])}
+    assert Stomp(world, login="ann", host="team-a").take("CONNECTED")
+    for host in ("team-b", "broker.example"):
+        headers = Stomp(world, login="ann", host=host).error().headers
+        assert headers["code"] == "AUTHENTICATION"
+        assert "no right in namespace 'default'" in headers["message"]
+    assert "team-b" not in world.broker.namespaces
+
+
 # -- sends and subscriptions ------------------------------------------------------------------------------------------
 
 

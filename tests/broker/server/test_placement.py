@@ -333,9 +333,9 @@ def test_other_errors_of_the_database_are_told_at_once(tables: Tables) -> None:
         raise StoreError("there are no tables for several shards")
 
     a.places.before = fail
-    told, listed = a.enter("space"), a.placement.listed()
+    told, listed, assigned = a.enter("space"), a.placement.listed(), a.placement.assign("space", "a")
     a.run()
-    assert told[0].code is refusal(listed).code is ErrorCode.UNAVAILABLE
+    assert told[0].code is refusal(listed).code is refusal(assigned).code is ErrorCode.UNAVAILABLE
     assert "no tables" in str(told[0])
     owned = a.placement.own("a", "t", ())
     a.run()
@@ -483,6 +483,9 @@ def test_a_move_waits_until_the_drop_is_stored(tables: Tables) -> None:
     a.wait(1)
     assert tables.rows["space"] == "a"
     assert told == []
+    second = a.placement.assign("space", "c")
+    a.wait(1)
+    assert refusal(second).code is ErrorCode.ILLEGAL_STATE
     a.unstored[0]()
     a.run()
     assert moved.result().shard == tables.rows["space"] == "b"
