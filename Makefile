@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run check test venv lint format fast coverage slow docker alerts chart image-requirements venv-compiled to-spark to-compile compiled soak kills backups takeovers cluster rolling simulate fuzz \
-	release pythons platforms interop kits spark spark-slow coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots site clean
+	release pythons platforms interop kits spark spark-slow spark-cluster coverage-map demo bench bench-growth bench-latency bench-floods bench-peers screenshots site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -186,6 +186,9 @@ spark: ## the tests of the Spark pipeline, where there are any and Java can be h
 
 spark-slow: ## the Spark tests that take minutes: all flights, ten thousand random pairs
 	@.ci/java && .ci/spark && $(PYTEST_SPARK) tests/pipeline -m "spark and slow" $(ARGS)
+
+spark-cluster: ## a Spark cluster whose driver, workers and broker are killed, minutes; needs root and mvn (ARGS="--seed 7 --faults driver,broker")
+	@if .ci/java; then .ci/cluster && exec $(BIN)/python -m tests.pipeline.cluster.run $(ARGS); fi
 
 coverage-map: ## which test covers which rule of the API; fails on a rule without one
 	@.ci/venv dev

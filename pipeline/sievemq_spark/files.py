@@ -204,7 +204,8 @@ def finish(spark: SparkSession, path: str) -> None:
             for name in move["old"]:
                 place.delete(name)
             for name in move["new"]:
-                if place.exists(f"{move['staged']}/{name}"):  # else it has been moved before
+                # else it has been moved before. An object store copies, then deletes: both may be there
+                if not place.exists(f"{move['folder']}/{name}"):
                     place.rename(f"{move['staged']}/{name}", f"{move['folder']}/{name}")
         place.delete(f"{WORK}/{description}")
         place.delete(f"{WORK}/{description.removesuffix('.json')}")

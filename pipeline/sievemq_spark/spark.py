@@ -39,6 +39,12 @@ def require_spark() -> None:
             raise MissingSparkError(f"{error.name} is not installed: pip install 'sievemq[spark]'") from error
         _require_version(name, module.__version__, first, beyond)
     _require_home(importlib.import_module("pyspark").__version__)
+    python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    if shutil.which(python) is None:  # Spark says that in the middle of the first read
+        raise MissingSparkError(
+            f"PYSPARK_PYTHON is {python!r}, and {Path.cwd()} has no such program. Spark runs it here as well as in the "
+            "executors: start in the folder that the environment is in"
+        )
     if shutil.which(_java()) is None:
         raise MissingSparkError(
             f"Spark needs Java {JAVA} or newer and there is no {_java()!r}: install one "
@@ -106,7 +112,7 @@ def spark_session(
         settings: Spark settings on top.
 
     Raises:
-        MissingSparkError: PySpark or Java are missing or too old.
+        MissingSparkError: PySpark or Java are missing or too old, or PYSPARK_PYTHON names no program.
     """
     require_spark()
     from pyspark.sql import SparkSession
@@ -128,13 +134,23 @@ def spark_session(
             builder = builder.config(name, value)
     for name, value in (settings or {}).items():
         builder = builder.config(name, str(value))
-    if not master.startswith("local") or "SPARK_HOME" in os.environ or sys.platform == "win32":
+    if not _plans_with_installed(master) or "SPARK_HOME" in os.environ or sys.platform == "win32":
         return builder.getOrCreate()
     os.environ["SPARK_HOME"] = _home_without_archive()
     try:
         return builder.getOrCreate()
     finally:
         del os.environ["SPARK_HOME"]
+
+
+def _plans_with_installed(master: str) -> bool:
+    """True if the Python processes beside the driver can import the PySpark that is installed here, and no others need
+    the driver's archive of it: workers of a standalone cluster have their own, those of YARN get it from the driver.
+    """
+    if master.startswith("local"):
+        return True
+    there = Path(os.environ["PYSPARK_PYTHON"]).absolute()
+    return master.startswith("spark://") and there == Path(sys.executable).absolute()
 
 
 def _home_without_archive() -> str:

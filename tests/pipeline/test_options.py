@@ -169,6 +169,27 @@ def test_another_spark_in_spark_home(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     spark_module._require_home(pyspark.__version__)
 
 
+def test_the_environment_of_executors_is_not_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYSPARK_PYTHON", "./env/bin/python")
+    with pytest.raises(MissingSparkError, match=r"PYSPARK_PYTHON is '\./env/bin/python', and .* has no such program"):
+        spark_module.require_spark()
+
+
+def test_a_cluster_plans_with_the_installed_pyspark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where that interpreter has it: the archive of Spark is slow, and Spark waits ten seconds."""
+    plans = spark_module._plans_with_installed
+    for python, master, expected in (
+        (sys.executable, "spark://h:7077", True),
+        ("./env/bin/python", "spark://h:7077", False),
+        ("./env/bin/python", "local[2]", True),
+        (sys.executable, "yarn", False),
+    ):
+        monkeypatch.setenv("PYSPARK_PYTHON", python)
+        assert plans(master) is expected
+
+
 def test_pyspark_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(MissingSparkError, match=r"pip install 'sievemq\[spark\]'"):

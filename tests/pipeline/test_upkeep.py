@@ -125,6 +125,30 @@ class Deadline:
         return dying
 
 
+def test_killed_in_a_rename_that_is_a_copy_and_a_delete(
+    spark: Any, crowded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an object store, which renames nothing and replaces no file by it."""
+    expected, real = contents(spark, crowded), Files.rename
+
+    def begun(place: Files, name: str, to: str) -> None:
+        if not name.endswith(".parquet"):
+            return real(place, name, to)
+        shutil.copy(Path(crowded, name), Path(crowded, to))
+        raise Killed
+
+    def renamed(place: Files, name: str, to: str) -> None:
+        assert not place.exists(to)
+        real(place, name, to)
+
+    monkeypatch.setattr(Files, "rename", begun)
+    with pytest.raises(Killed):
+        compact(spark, crowded)
+    monkeypatch.setattr(Files, "rename", renamed)
+    assert contents(spark, crowded) == expected
+    assert files(crowded) == 2
+
+
 def test_what_was_not_decided_is_dropped_by_the_next_compaction(spark: Any, crowded: str) -> None:
     left = Path(crowded) / WORK / "dead" / "namespace=x"
     left.mkdir(parents=True)
