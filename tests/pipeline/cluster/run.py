@@ -49,7 +49,7 @@ LAKE = "s3a://lake"
 PORT, HTTP_PORT, LAKE_PORT = 7672, 7680, 9000
 KEY = "of-the-lake"
 #: Seconds within which something has to happen, on a busy machine.
-DEADLINE = 300.0
+DEADLINE = 900.0
 PAUSE = 0.25
 #: Messages that are relayed between two faults, and drivers that may end by themselves.
 STEPS, ENDS = 100, 5
