@@ -12,7 +12,7 @@ import typer
 from sievemq.advice import SieveMQWarning
 from sievemq.blocking import Connection, ConnectionFactory, QueueBrowser
 from sievemq.cli.completing import queues
-from sievemq.cli.contexts import credentials
+from sievemq.cli.contexts import credentials, missing_password
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.cli.show import harmless
 from sievemq.destinations import Destination, parse_destination
@@ -112,6 +112,8 @@ def failures() -> Iterator[None]:
         code, text = USAGE, str(error)
     except (InvalidSelectorException, JMSSecurityException) as error:
         code, text = REFUSED, str(error)
+        if error.get_error_code() == "AUTHENTICATION":
+            text += missing_password()
     except InvalidDestinationException as error:
         code, text = NOT_FOUND, str(error)
     except (JMSException, ValueError) as error:

@@ -65,6 +65,9 @@ class Contexts:
 #: The one that the command line names; None for none.
 _chosen: str | None = None
 
+#: The user for whom no password was found. A broker without users needs none.
+_without: str | None = None
+
 
 def choose(name: str | None) -> None:
     """Use this context for the command that follows; None for the current one."""
@@ -163,7 +166,14 @@ def credentials(
     password = stored if _chosen is not None and stored is not None else os.environ.get("SIEVEMQ_PASSWORD", stored)
     if password is None and may_ask and sys.stdin.isatty() and sys.stderr.isatty():
         password = typer.prompt(f"Password of {harmless(user)}", hide_input=True, err=True)
+    global _without
+    _without = user if password is None else None
     return user, password
+
+
+def missing_password() -> str:
+    """What a sign-in that was refused lacks, as the end of its error; empty if a password was given."""
+    return "" if _without is None else f"; there is no password of {harmless(_without)}: set SIEVEMQ_PASSWORD"
 
 
 def end(text: str, code: int) -> NoReturn:

@@ -157,6 +157,18 @@ def test_a_broker_starts_with_a_context_in_the_environment(sievemq: Sievemq, mon
     assert sievemq("config", "check").code == 0
 
 
+def test_a_user_without_a_password_is_told_what_is_missing(
+    sievemq: Sievemq, guarded: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIEVEMQ_USER", "anna")
+    missing = "sievemq: user name or password is wrong; there is no password of anna: set SIEVEMQ_PASSWORD\n"
+    for command in (("send", "q", "x", "--url", guarded.url), ("queue", "ls", "--http", guarded.http_url)):
+        found = sievemq(*command)
+        assert (found.code, found.err) == (4, missing)
+    monkeypatch.setenv("SIEVEMQ_PASSWORD", "wrong")
+    assert "there is no password" not in sievemq("queue", "ls", "--http", guarded.http_url).err
+
+
 def test_a_password_is_asked_for_at_a_terminal(
     sievemq: Sievemq, guarded: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

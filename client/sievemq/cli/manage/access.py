@@ -12,7 +12,7 @@ import typer
 from sievemq._management import Management, ManagementError, place
 from sievemq.cli.broker_access import UserOption, destination_of
 from sievemq.cli.completing import queues
-from sievemq.cli.contexts import credentials
+from sievemq.cli.contexts import credentials, missing_password
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.cli.management_url import DEFAULT_HTTP, split_http, tls_of
 from sievemq.cli.show import harmless
@@ -152,6 +152,8 @@ def address_of(text: str, *, topic: bool = False) -> str:
 
 def _refused(error: ManagementError) -> NoReturn:
     text, details = str(error), error.details
+    if error.status == 401:
+        text += missing_password()
     selector, position = details.get("selector"), details.get("position")
     if isinstance(selector, str) and isinstance(position, int) and "^" not in text:
         length = details.get("length")
