@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ import pytest
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.work import Task
 from sievemq_broker.server import definitions as server_definitions
+from sievemq_broker.server.http.errors import ApiError
+from sievemq_broker.server.http.gate import expect_here
+from sievemq_broker.server.placement import Where
 
 from .cluster import SHARDS, Cluster
 from .conftest import Answer, Api
@@ -183,6 +187,22 @@ def test_no_namespace_is_moved_while_definitions_are_applied(cluster: Cluster, m
     given = {"definitions": {"namespaces": {"a-1": {"queues": ["q"]}, "a-2": {}}}}
     api_of(cluster, "a").ok("POST", "/api/v1/definitions", given)
     assert (counted, management.changed) == ([{"a-1": 1, "a-2": 1}], {})
+
+
+async def test_a_namespace_that_leaves_is_asked_for_again() -> None:
+    class Leaving:
+        shard = "a"
+
+        def here(self, name: str) -> bool:
+            return False
+
+        async def find(self, name: str) -> Where:
+            return Where(name, "a")
+
+    server: Any = SimpleNamespace(placement=Leaving(), is_shared=False)
+    with pytest.raises(ApiError, match="is going to another shard; try again") as refused:
+        await expect_here(server, "n")
+    assert refused.value.status == 503
 
 
 def test_patterns_choose_the_shard_of_new_namespaces(cluster: Cluster) -> None:
