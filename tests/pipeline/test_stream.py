@@ -323,6 +323,26 @@ def test_a_broker_that_was_started_again_and_one_that_forgot(spark: Any, tmp_pat
         assert read(broker, failOnDataLoss="false") == ["a", "b", "c", "d", "e"]
 
 
+def test_two_shards_by_pattern_into_two_shards_in_order_of_time(spark: Any, tmp_path: Path) -> None:
+    """Windows over a TIMESTAMP, one shard away at the start; then back, each row to the shard that it names."""
+    from pyspark.sql import functions as f
+
+    with EmbeddedBroker(settings={"shard": "a"}) as a, EmbeddedBroker(settings={"shard": "b"}) as b:
+        for broker in (a, b):
+            send(broker, "1", "2")
+        url = f"{a.url}, {b.url}"
+        options = {"destination": "", "destinationPattern": "queue:i*", "timeColumn": "at", "unavailable": "wait"}
+        frame = stream(spark, f"{url}, sievemq://127.0.0.1:1?reconnect=0", **options)
+        finish(frame, "parquet", tmp_path / "checkpoint", path=str(tmp_path / "rows"))
+        rows = spark.read.parquet(str(tmp_path / "rows"))
+        windows = rows.groupBy("shard", f.window("at", "1 day")).count().collect()
+        assert sum(row["count"] for row in windows) == 4
+        assert {row.at.timestamp() * 1_000 == row.timestamp for row in rows.collect()} == {True}
+        writer = rows.drop("at").write.format("sievemq").options(url=url, destination="queue:out")
+        writer.mode("append").save()
+        assert sorted(map(str, texts(a, "out"))) == sorted(map(str, texts(b, "out"))) == ["1", "2"]
+
+
 def test_connections_that_are_lost_in_the_middle_of_a_batch(spark: Any, broker: EmbeddedBroker, tmp_path: Path) -> None:
     """Each time something is fetched for the first time: it is fetched again over a new one, none twice."""
     send(broker, *(str(n) for n in range(60)))
