@@ -153,6 +153,7 @@ class Process:
 
     Attributes:
         version: of the tables that its next run knows; 0 for the present one.
+        lease: in seconds.
     """
 
     def __init__(
@@ -165,6 +166,7 @@ class Process:
         self.url = f"sievemq://{self.host}:{self.port}"
         self._store, self._shards, self._prefix = store, shards, prefix
         self.version = 0
+        self.lease = LEASE
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
@@ -173,7 +175,7 @@ class Process:
         environ["STORE_VERSION"] = str(self.version or FORMAT)
         options = {
             "port": self.port, "http-port": self.http_port, "store": self._store, "host": self.host,
-            "beat-seconds": BEAT, "lease-seconds": LEASE, "advertise": self.url, "drain-seconds": 1,
+            "beat-seconds": BEAT, "lease-seconds": self.lease, "advertise": self.url, "drain-seconds": 1,
         }  # fmt: skip
         arguments = ["--insecure", self._shards, *more, *(f"--{key}={value}" for key, value in options.items())]
         command = (sys.executable, "-m", "tests.broker.store.places")
