@@ -215,6 +215,10 @@ class Cluster(Pair):
         self.wish = (f"--shard={self.target}",)
         super().disturb()
 
+    def _kill(self, owner: Process) -> None:
+        self.other(owner)  # else the takeover would last until it has started
+        super()._kill(owner)
+
     def _spare(self, owner: Process) -> None:
         self._start_again(self.other(owner))
 
