@@ -254,11 +254,13 @@ class Placement:
         if isinstance(answer, AwayError):
             self._retry = self._loop.call_later(RETRY_SECONDS, self._again)
             return
+        if isinstance(answer, Exception):  # it names the database: for the operator, not for clients
+            log.error("placement.failed", shard=self.shard, reason=str(answer))
         for ask, where in zip(asks, answer if isinstance(answer, list) else [None] * len(asks), strict=True):
             if ask.future.done() or not self._moving.isdisjoint(ask.names):
                 continue  # the latter is asked again when that is over
             if isinstance(answer, Exception):
-                ask.answer(_unavailable(str(answer)))
+                ask.answer(_unavailable(f"it cannot be found out where namespace {ask.names[-1]!r} is; {_LOGGED}"))
             elif where is None:
                 ask.answer(RequestError(f"there is no namespace {ask.names[0]!r}", ErrorCode.NOT_FOUND))
             elif ask.claims and not where.is_claimed:
@@ -522,6 +524,7 @@ _TOO_MANY: Final = (
     "the cluster knows as many names of namespaces as it may, those of deleted ones included; use one of them, or "
     "delete rows of unused names from the table sievemq.namespace while no broker runs"
 )
+_LOGGED: Final = "the broker's log has the reason"
 _IN_USE: Final = (
     "namespace {name!r} is used: {use}. Its shard can be changed while it is empty. Otherwise end its clients, write "
     "the messages of each queue to a file (`sievemq browse --json`), delete the namespace, assign its name, and read "

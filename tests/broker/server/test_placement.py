@@ -326,7 +326,7 @@ def test_a_call_that_hangs_holds_up_no_time_limit(tables: Tables) -> None:
     assert told[0].code is ErrorCode.UNAVAILABLE
 
 
-def test_other_errors_of_the_database_are_told_at_once(tables: Tables) -> None:
+def test_other_errors_of_the_database_are_told_at_once(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
     a = Rig(tables, "a")
 
     def fail(call: str) -> None:
@@ -336,7 +336,8 @@ def test_other_errors_of_the_database_are_told_at_once(tables: Tables) -> None:
     told, listed, assigned = a.enter("space"), a.placement.listed(), a.placement.assign("space", "a")
     a.run()
     assert told[0].code is refusal(listed).code is refusal(assigned).code is ErrorCode.UNAVAILABLE
-    assert "no tables" in str(told[0])
+    assert str(told[0]) == "it cannot be found out where namespace 'space' is; the broker's log has the reason"
+    assert caplog.text.count("placement.failed shard='a' reason='there are no tables for several shards'") == 1
     owned = a.placement.own("a", "t", ())
     a.run()
     assert isinstance(owned.exception(), StoreError)
