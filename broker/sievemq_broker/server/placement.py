@@ -158,7 +158,8 @@ class Placement:
         self._here: set[str] = set()
         #: Namespaces whose row is being changed: what is asked about them waits.
         self._moving: set[str] = set()
-        self._asks: list[_Ask] = []
+        #: What waits, in order: each one is taken out alone, however many there are.
+        self._asks: dict[_Ask, None] = {}
         #: A call for some of them is under way.
         self._asking = False
         self._retry: asyncio.TimerHandle | None = None
@@ -229,12 +230,12 @@ class Placement:
             ask.answer(Where(names[0], self.shard))
             return ask.future
         ask.wait(self._loop.call_later(self._patience, self._give_up, ask))
-        self._asks.append(ask)
+        self._asks[ask] = None
         self._go_on()
         return ask.future
 
     def _give_up(self, ask: _Ask) -> None:
-        self._asks = [each for each in self._asks if each is not ask]
+        self._asks.pop(ask, None)
         ask.answer(_unavailable(f"the database has not answered where namespace {ask.names[-1]!r} is; try again"))
 
     def _go_on(self) -> None:
@@ -269,7 +270,9 @@ class Placement:
                 if where.is_claimed and where.shard == self.shard:
                     self._here.add(where.name)
                 ask.answer(where)
-        self._asks = [ask for ask in self._asks if not ask.future.done()]
+        for ask in asks:
+            if ask.future.done():
+                self._asks.pop(ask, None)
         self._go_on()
 
     def _again(self) -> None:
@@ -324,7 +327,7 @@ class Placement:
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
-        asks, self._asks = self._asks, []
+        asks, self._asks = self._asks, {}
         for ask in asks:
             ask.answer(_unavailable("the broker is shutting down"))
         self._worker.put(self._places.close)

@@ -315,7 +315,7 @@ def test_a_handshake_waits_its_time_and_is_told_that_the_database_is_away(tables
     again = a.enter("space")
     a.wait(1)
     assert len(told) == len(again) == 1
-    assert a.placement._asks == []
+    assert a.placement._asks == {}
 
 
 def test_a_call_that_hangs_holds_up_no_time_limit(tables: Tables) -> None:
@@ -348,12 +348,12 @@ def test_a_caller_that_is_gone_is_forgotten(tables: Tables) -> None:
     a.placement.claim("space").cancel()
     kept = a.placement.claim("other")
     a.run()
-    assert a.placement._asks == []
+    assert a.placement._asks == {}
     assert kept.done()
     a.places.away()
     a.placement.claim("third").cancel()
     a.wait(20)
-    assert a.placement._asks == []
+    assert a.placement._asks == {}
 
 
 def test_many_names_are_asked_for_together_and_bounded(tables: Tables) -> None:
