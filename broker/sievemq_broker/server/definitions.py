@@ -7,6 +7,7 @@ time (`live_settings.py`).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,6 +34,9 @@ if TYPE_CHECKING:  # few brokers are part of a cluster
     from sievemq_broker.server.placement import Placement
 
 CREATE, CHANGE, DELETE = "create", "change", "delete"
+
+#: Namespaces whose shard is asked for together: one query finds so many.
+_ASKED_AT_ONCE: Final = 64
 
 Held: TypeAlias = Queue | Topic | Subscription
 """What holds messages, by itself or in its subscriptions."""
@@ -121,11 +125,11 @@ async def without_others(
     """
     others: dict[str, None] = {}
     if placement is not None:
-        for name in definitions.namespaces:
-            if not placement.here(name):
-                where = await (placement.claim if claims else placement.find)(name)
-                if where.shard != placement.shard:
-                    others[name] = None
+        unknown = [name for name in definitions.namespaces if not placement.here(name)]
+        ask = placement.claim if claims else placement.find
+        for at in range(0, len(unknown), _ASKED_AT_ONCE):  # a takeover waits for the answers
+            found = await asyncio.gather(*map(ask, unknown[at : at + _ASKED_AT_ONCE]))
+            others |= {where.name: None for where in found if where.shard != placement.shard}
     ours = {name: wanted for name, wanted in definitions.namespaces.items() if name not in others}
     return replace(definitions, namespaces=ours), list(others)
 

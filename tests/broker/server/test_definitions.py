@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.broker.store.sharing import until
@@ -28,8 +30,10 @@ from sievemq_broker.server.definitions import (
     change_settings,
     collect,
     settings_changes,
+    without_others,
 )
 from sievemq_broker.server.live_settings import MOST_PATTERNS, LiveSettings
+from sievemq_broker.server.placement import Where
 from sievemq_broker.users.account import User
 from sievemq_core.errors import ErrorCode, RequestError
 from sievemq_testing import BrokerFactory
@@ -391,6 +395,33 @@ def test_a_broker_whose_cluster_does_not_answer_does_not_start(monkeypatch: pyte
     monkeypatch.setattr(server_definitions, "without_others", fail)
     with pytest.raises(AwayError, match="has not answered"), EmbeddedBroker(definitions=shop()):
         pass
+
+
+@pytest.mark.parametrize("claims", [True, False])
+async def test_the_shards_of_many_namespaces_are_asked_for_together(claims: bool) -> None:
+    loop = asyncio.get_running_loop()
+    waiting: list[tuple[str, asyncio.Future[Where]]] = []
+    together: list[int] = []
+
+    def answer() -> None:
+        together.append(len(waiting))
+        for name, asked in waiting:
+            asked.set_result(Where(name, "b" if name.endswith("9") else "a"))
+        waiting.clear()
+
+    def ask(name: str) -> asyncio.Future[Where]:
+        if not waiting:
+            loop.call_soon(answer)
+        waiting.append((name, loop.create_future()))
+        return waiting[-1][1]
+
+    placement = SimpleNamespace(shard="a", here="here".__eq__, **{"claim" if claims else "find": ask})
+    names = [f"space{n}" for n in range(150)]
+    wanted = parse_definitions({"namespaces": {name: {} for name in ("here", *names)}})
+    ours, others = await without_others(wanted, cast("Any", placement), claims=claims)
+    assert together == [64, 64, 22]
+    assert others == [name for name in names if name.endswith("9")]
+    assert list(ours.namespaces) == [name for name in ["here", *names] if name not in others]
 
 
 def test_what_a_limit_does_not_allow_is_refused(caplog: pytest.LogCaptureFixture) -> None:
