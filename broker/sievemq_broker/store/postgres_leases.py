@@ -76,10 +76,14 @@ _TAKE: Final = (
 )
 
 
-def all_leases(connection: Connection) -> list[ShardSight]:
-    """The shards of a database, by name, in one look that does not count as one of a follower."""
+def all_leases(connection: Connection, lease: float) -> list[ShardSight]:
+    """The shards of a database, by name, in one look that does not count as one of a follower.
+
+    Args:
+        lease: its seconds.
+    """
     found = []
-    rows = connection.execute(_ALL, {"seconds": _SILENT_SECONDS}).fetchall()
+    rows = connection.execute(_ALL, {"seconds": max(_SILENT_SECONDS, lease)}).fetchall()
     for shard, is_owned, epoch, backend, watching, *of_owner in rows:
         # The owner's connection is one of them. Behind PgBouncer those of clients are not those of the server.
         counted = watching if backend == connection.info.backend_pid else None

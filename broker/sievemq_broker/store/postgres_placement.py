@@ -53,7 +53,7 @@ class PostgresPlaces:
 
     Args:
         url: of the database, as libpq knows it.
-        timeout: seconds for which a call waits for an answer of the database.
+        timeout: seconds for which a call waits for an answer of the database, half of the lease.
     """
 
     def __init__(self, url: str, *, timeout: float) -> None:
@@ -137,7 +137,7 @@ class PostgresPlaces:
         self._run(write)
 
     def shards(self) -> list[ShardSight]:
-        return self._run(all_leases)
+        return self._run(lambda connection: all_leases(connection, 2 * self._timeout))
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

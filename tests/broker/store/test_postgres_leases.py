@@ -107,7 +107,7 @@ def test_one_look_shows_all_shards(world: World) -> None:
 
     def of(shard: str) -> ShardSight:
         with closing(psycopg.connect(world.database.url, autocommit=True)) as connection:
-            return next(sight for sight in all_leases(connection) if sight.shard == shard)
+            return next(sight for sight in all_leases(connection, 60.0) if sight.shard == shard)
 
     shard = world.shard = f"{world.shard}-{'x' * (62 - len(world.shard))}"
     mine, others = world.leases(), world.leases()
