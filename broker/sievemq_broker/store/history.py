@@ -31,7 +31,8 @@ LEAST_FREE_BYTES: Final = 32 * 1024 * 1024
 _MOST_BYTES: Final = 64 * 1024 * 1024
 
 _OLD: Final = ".old"
-_KIND: Final = re.compile(r"[a-z]+")
+#: What a kind may be: it is the name of a file.
+KIND: Final = re.compile(r"[a-z]+")
 _LINE: Final = re.compile(rb'\{"id":(\d{1,18}),.*\}')
 
 
@@ -55,7 +56,7 @@ class FileHistory:
         try:
             kinds = {path.stem for path in self._folder.iterdir()} if self._folder.exists() else set()
             for kind in sorted(kinds):
-                if _KIND.fullmatch(kind):
+                if KIND.fullmatch(kind):
                     latest = _read(self._folder / kind)
                     self._counts[kind] = len(latest)
                     found[kind] = [*_read(self._folder / (kind + _OLD)), *latest]

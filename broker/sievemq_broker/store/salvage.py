@@ -28,6 +28,7 @@ from sievemq_broker.domain.store import DamagedError
 from sievemq_broker.store.blob import Kept, SavedEntry, State, pack_value, unpack_batch, unpack_value
 from sievemq_broker.store.database import DATABASE, definition_id
 from sievemq_broker.store.files import PRIVATE_DIRECTORY
+from sievemq_broker.store.history import KIND
 from sievemq_broker.store.rows import Kinds, NewStore, Rows
 from sievemq_broker.store.sqlite_rows import DirectoryRows, NewDatabase, write_witness
 from sievemq_core.errors import ProtocolError
@@ -101,10 +102,14 @@ class _Reader:
     def history(self) -> Kinds:
         """What has happened; nothing of it if that is damaged."""
         try:
-            return self._rows.history()
+            found = self._rows.history()
         except DamagedError as error:
             self.found(str(error))
             return {}
+        wrong = [kind for kind in found if KIND.fullmatch(kind) is None]  # it may lead out of the new directory
+        for kind in wrong:
+            self.found(f"what has happened: {kind!r:.300} is no kind of it")
+        return {} if wrong else found
 
     def batches(self) -> Iterator[tuple[bytes, Kept, State, bytes | None]]:
         """Batches that can be read: the row, its content, its state, and the row of that, made up where it cannot be

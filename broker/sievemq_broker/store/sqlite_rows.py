@@ -107,7 +107,8 @@ class DatabaseRows:
         except sqlite3.Error as error:
             raise translated(error, self._path, "be read") from error
         what = f"{self._path.name}: what has happened"
-        return {key.decode(): [HistoryLine(*line) for line in unpack_value(what, key, data)] for key, data in rows}
+        found = [(key, unpack_value(what, key, data)) for key, data in rows]
+        return {key.decode(): [HistoryLine(*line) for line in lines] for key, lines in found}
 
     def batches(self, found: Found) -> Iterator[tuple[int, bytes, bytes | Exception | None]]:
         for batch_id in self._ids(found):

@@ -22,6 +22,7 @@ from sievemq_broker import EmbeddedBroker
 from sievemq_broker.domain.journal import CONNECTION, STAGE, TEMPORARY, Batch
 from sievemq_broker.domain.store import StoreError
 from sievemq_broker.store import SqliteStore, sqlite_rows
+from sievemq_broker.store.blob import pack_value
 from sievemq_broker.store.database import DATABASE, connect
 from sievemq_broker.store.rows import Head
 from sievemq_broker.store.salvage import check, copy
@@ -282,6 +283,17 @@ class TestRestore:
         result = run("restore", tmp_path / "backup", tmp_path / "third")
         assert (result.exit_code, "what has happened" in result.output) == (4, True)
         assert alone(tmp_path / "third") == ["lock"]
+
+    @pytest.mark.parametrize("kind", ["../outside", "{folder}/outside", ""])
+    def test_no_row_of_a_backup_leads_out_of_the_new_directory(self, backup: Path, tmp_path: Path, kind: str) -> None:
+        key = kind.format(folder=tmp_path).encode()
+        with closing(connect(backup)) as database:
+            row = "history", key, pack_value(key, [(1, b'{"id":1,"action":"x"}')])
+            database.execute("INSERT INTO definition VALUES (?, ?, ?)", row)
+        before = alone(tmp_path)
+        result = run("restore", backup, tmp_path / "new")
+        assert (result.exit_code, "is no kind of it" in result.output) == (4, True)
+        assert (alone(tmp_path / "new"), alone(tmp_path)) == (["lock"], sorted([*before, "new"]))
 
     def test_two_restored_stores_have_two_names(self, backup: Path, tmp_path: Path) -> None:
         assert [run("restore", backup, tmp_path / each).exit_code for each in "ab"] == [0, 0]
