@@ -347,7 +347,8 @@ class Placement:
             shard: the one; None to remove a pattern.
 
         Returns:
-            Fails with ILLEGAL_STATE if the namespace is in use, with REDIRECT if another broker owns its present shard.
+            Fails with ILLEGAL_STATE if the namespace is in use, with REDIRECT if another broker owns its present shard,
+            with NOT_FOUND if the shard is not one of the cluster, or the pattern to remove is not there.
         """
         done: asyncio.Future[Where] = self._loop.create_future()
         is_pattern = "*" in name or "?" in name
@@ -356,8 +357,8 @@ class Placement:
         elif shard is not None and shard not in self.shards:
             _settle(done, RequestError(f"there is no shard {shard!r}; there are {', '.join(self.shards)}", _NOT_FOUND))
         elif is_pattern:
-            places = self._places
-            self._call(lambda: places.set_pattern(name, shard), done, Where(name, shard or "", is_claimed=False))
+            change = partial(set_pattern, self._places, name, shard)
+            self._call(change, done, Where(name, shard or "", is_claimed=False))
         else:
             assert shard is not None
             if name in self._here:
@@ -511,6 +512,13 @@ def look_up(places: Places, name: str, shard: str, shards: Sequence[str], own: s
     if found != own:
         owner = next((sight.owner for sight in places.shards() if sight.shard == found), None)
     return Where(name, found, owner)
+
+
+def set_pattern(places: Places, pattern: str, shard: str | None) -> None:
+    """Have a pattern choose a shard; None removes it, and fails with NOT_FOUND if it is not there."""
+    if shard is None and pattern not in dict(places.patterns()):
+        raise RequestError(f"there is no pattern {pattern!r}", _NOT_FOUND)
+    places.set_pattern(pattern, shard)
 
 
 def adopt(places: Places, shard: str, names: Collection[str]) -> dict[str, str]:

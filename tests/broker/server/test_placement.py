@@ -549,6 +549,9 @@ def test_patterns_are_set_and_removed_by_any_broker(tables: Tables) -> None:
     assert spare.claim("eu-1").shard == "a"
     spare.assign("eu-*", None)
     assert spare.claim("eu-2").shard == "c"
+    with pytest.raises(RequestError, match="there is no pattern 'eu-\\*'") as missing:
+        spare.assign("eu-*", None)
+    assert missing.value.code is ErrorCode.NOT_FOUND
     with pytest.raises(RequestError, match="there is no shard 'x'; there are a, b, c"):
         spare.assign("y-*", "x")
 

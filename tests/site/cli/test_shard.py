@@ -55,6 +55,8 @@ def test_names_and_patterns_are_assigned(sievemq: Sievemq, cluster: Cluster) -> 
     assert sievemq("shard", "assign", "new", "a").out == "new is in shard a\n"
     assert sievemq("shard", "assign", "team-*", "b").out == "team-* is in shard b\n"
     assert sievemq("shard", "unassign", "team-*").out == "team-* removed\n"
+    missing = sievemq("shard", "unassign", "team-*")
+    assert (missing.code, missing.err) == (3, "sievemq: there is no pattern 'team-*'\n")
     assert (cluster.tables.rows, list(cluster.tables.patterns)) == ({"new": "a"}, ["a-*", "b-*", "default"])
     outcome = sievemq("shard", "assign", "x", "c")
     assert (outcome.code, outcome.err) == (3, "sievemq: there is no shard 'c'; there are a, b\n")
