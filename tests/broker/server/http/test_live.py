@@ -197,6 +197,12 @@ def test_the_order_of_patterns_changes_at_once(api: Api) -> None:
     assert api("POST", "/api/v1/rules/actions/order", {"patterns": ["*"]}).error == "ILLEGAL_STATE"
     api.ok("POST", "/api/v1/rules/actions/order", {"patterns": []})
     assert api.get("destinations/queue:orders.eu")["rule"] == "queue:orders.*"
+    rows = api.get("/api/v1/audit", only="actions")["rows"]
+    assert [(row["action"], row["details"]["change"]) for row in rows if row["action"].startswith("order_")] == [
+        ("order_rules", "the order of the settings"),
+        ("order_limits", "*, team"),
+        ("order_rules", "*, queue:orders.*, queue:team"),
+    ]
 
 
 # -- users ------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,9 @@ from sievemq_broker.users.passwords import hash_password, is_hash
 
 routes = Routes("Settings")
 
+#: Characters of an order of patterns that the record of actions repeats.
+_MOST_RECORDED = 1_000
+
 AnyCall: TypeAlias = "Call[Any, Any]"
 L = TypeVar("L", bound=answers.Live)
 
@@ -150,8 +153,10 @@ async def _take_back(call: AnyCall, layer: Layer[Any]) -> answers.Rules:
 
 async def _arrange(call: Call[Any, requests.NewOrder], layer: Layer[Any]) -> answers.Rules:
     call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+    patterns = call.body.patterns
+    call.about["change"] = ", ".join(patterns)[:_MOST_RECORDED] or "the order of the settings"
     try:
-        layer.arrange(call.body.patterns, call.identity.user, call.now)
+        layer.arrange(patterns, call.identity.user, call.now)
     except RefusedError as error:
         raise ApiError(409, "ILLEGAL_STATE", str(error)) from None
     await use(call, [layer])
