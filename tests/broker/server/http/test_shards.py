@@ -139,6 +139,11 @@ def test_users_learn_of_namespaces_in_which_they_have_a_right_alone() -> None:
         ):
             assert mine(method, path, body).status == 403, path
         root = api_of(cluster, "a", **as_user("root"))
+        attempts = root.get("/api/v1/audit", only="attempts", like="assign_namespace")["rows"]
+        assert {(row["namespace"], row["details"].get("pattern")) for row in attempts} == {
+            ("b-other", None),
+            (None, "b-*"),
+        }
         assert len(root.get("/api/v1/namespaces")["elsewhere"]) == 2
         assert root.get("/api/v1/shards")["patterns"] == [{"pattern": "b-*", "shard": "b"}]
 

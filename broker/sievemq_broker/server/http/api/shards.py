@@ -81,8 +81,8 @@ async def assign_namespace(call: Call[Any, requests.Assign]) -> answers.Assigned
     name, shard = call.body.name, call.path["shard"]
     placement = _placement(call)
     is_pattern = "*" in name or "?" in name
-    call.identity.require(Verb.MANAGE, EVERYTHING if is_pattern else name, EVERYTHING)
     call.about["pattern" if is_pattern else "namespace"] = name
+    call.identity.require(Verb.MANAGE, EVERYTHING if is_pattern else name, EVERYTHING)
     if not is_pattern:
         check_identifier("the name of a namespace", name)
         if (await placement.find(name)).is_claimed:
