@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.brokers import view
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.pages import Order, decode_cursor, name_matcher, page_of
+from sievemq_broker.server.http.api.pages import PLACE_UNITS, Order, decode_cursor, name_matcher, page_of
 from sievemq_broker.server.http.errors import ApiError
 from sievemq_broker.server.http.gate import expect_here
 from sievemq_broker.server.http.tasks import ROW, run
@@ -35,26 +36,25 @@ async def list_namespaces(call: Call[requests.ListNamespaces, Any]) -> answers.N
     query, placement = call.query, call.server.placement
     rights = call.identity.rights
     fits = name_matcher(query.like)
-    here, others = call.server.shard.broker.namespaces, dict[str, str]()
+    names, others = list(call.server.shard.broker.namespaces), dict[str, str]()
     urls: dict[str, str | None] = {}
     if placement is not None:
         listing = await placement.listed()
-        others = {name: shard for name, shard in listing.namespaces.items() if shard != placement.shard}
+        # In a thread: there may be many.
+        names, others = await asyncio.to_thread(_divided, names, listing.namespaces, placement.shard)
         urls = {sight.shard: sight.owner.http_url or None for sight in listing.shards if sight.owner is not None}
-    names = [*(name for name in here if name not in others), *others]
 
     def wanted(name: str) -> bool:
         return fits(name) and rights.enters(name)
 
     rows: dict[str, answers.Namespace] = {}
     if query.sort != "name":  # the figures of all of them
-        rows = await run(call.server, partial(_rows, call, [name for name in names if name in here and wanted(name)]))
+        rows = await run(call.server, partial(_rows, call, names, wanted))
     figures = {figure: partial(_figure, rows, figure) for figure in _FIGURES}
     order: Order[str] = Order(query.sort, {"name": str}, figures, str, str)
     after = decode_cursor(query.cursor, order.kind)
     chosen, total, more = await page_of(call.server, names, order.place, after, query.limit, wanted)
-    missing = [name for name in chosen if name not in rows and name not in others]
-    rows.update(await run(call.server, partial(_rows, call, missing)))
+    rows.update(await run(call.server, partial(_rows, call, chosen, lambda name: name not in rows)))
     elsewhere = [
         answers.Elsewhere(name=name, shard=others[name], url=urls.get(others[name]))
         for name in chosen
@@ -131,14 +131,27 @@ def _figure(rows: Mapping[str, answers.Namespace], figure: str, name: str) -> fl
     return float(getattr(rows.get(name), figure, 0))
 
 
-def _rows(call: Call[Any, Any], names: list[str], now: int, budget: Budget) -> Task[dict[str, answers.Namespace]]:
+def _divided(here: list[str], namespaces: Mapping[str, str], own: str) -> tuple[list[str], dict[str, str]]:
+    """The names of all namespaces, and of those in other shards the shard."""
+    others = {name: shard for name, shard in namespaces.items() if shard != own}
+    return [*(name for name in here if name not in others), *others], others
+
+
+def _rows(
+    call: Call[Any, Any], names: list[str], wanted: Callable[[str], bool], now: int, budget: Budget
+) -> Task[dict[str, answers.Namespace]]:
+    """The rows of those that are wanted, and are here."""
     rows: dict[str, answers.Namespace] = {}
-    if not names:  # a broker that owns no shard has no clients either
+    namespaces = call.server.shard.broker.namespaces
+    if not namespaces:  # a broker that owns no shard has no clients either
         return rows
     clients = Counter(connection.namespace.name for connection in call.server.shard.services.connections.values())
     for name in names:
-        space = call.server.shard.broker.namespaces.get(name)
-        if space is not None:
+        if budget.spent:
+            yield
+        budget.spend(PLACE_UNITS)
+        space = namespaces.get(name)
+        if space is not None and wanted(name):
             connected = clients[name] if call.identity.may(Verb.VIEW, name, "*") else 0
             rows[name] = yield from _row(call, space, connected, now, budget)
     return rows
