@@ -5,7 +5,8 @@
                                              └─► another one: its owner's address
 
 The table of namespaces is the truth (store/places.py). A name of this broker's own shard is known here, so its clients
-wait for no query. What is elsewhere is asked again each time: its owner may have changed, and its shard.
+wait for no query. A client that names a host alone waits for one: a namespace may have that name. What is elsewhere is
+asked again each time: its owner may have changed, and its shard.
 
 The shard of a namespace changes only while nobody uses it, by the owner of its present shard:
 
