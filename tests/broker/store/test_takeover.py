@@ -15,6 +15,7 @@ from tests.broker.server.wire_client import WireClient
 from websockets.sync.client import connect
 
 from sievemq import ConnectionFactory, JMSContext
+from sievemq._management import Management
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.clock import Clock
 from sievemq_broker.config import load
@@ -130,6 +131,14 @@ def test_the_management_port_says_which_broker_serves(world: World) -> None:
         follower.wait_until_serving(DEADLINE)
         assert get(follower, "/activez") == (200, {"role": "owner", "shard": "main"})
         assert get(follower, "/api/v1/broker")[0] == 200
+
+
+def test_a_follower_takes_the_shard_when_it_is_told_to(world: World) -> None:
+    with pair(world, http=True) as (owner, follower):
+        answer = Management(follower.http_url, None, None, None).post("/shards/main/actions/take", {})
+        assert answer == {"shard": "main", "owner": owner.url}
+        follower.wait_until_serving(DEADLINE)
+        assert get(follower, "/activez")[1] == {"role": "owner", "shard": "main"}
 
 
 def test_a_broker_that_shares_no_store_is_active() -> None:

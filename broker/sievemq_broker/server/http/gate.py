@@ -110,8 +110,11 @@ def admit(server: Server, path: str) -> None:
     Raises:
         ApiError: 421 or 503.
     """
-    is_spare = server.placement is not None and server.shard.keeper is None
+    follows = server.is_shared and server.shard.keeper is None
+    is_spare = follows and server.placement is not None
     if path in _ALWAYS or (is_spare and (path in _LISTS or path.startswith(_OF_CLUSTER))):
+        return
+    if follows and path.startswith("/api/v1/shards/") and path.endswith("/actions/take"):  # also of the only shard
         return
     if (error := unavailable(server)) is not None:
         raise error
