@@ -200,7 +200,7 @@ async def find_destinations(connection: Connection, pattern: str) -> list[str]:
         Their addresses in text, sorted.
 
     Raises:
-        InvalidDestinationException: the pattern is no address.
+        InvalidDestinationException: the pattern is no address, or is of temporary destinations.
         ResourceAllocationException: it fits more than 10,000.
         JMSException: the connection is lost.
     """

@@ -54,7 +54,8 @@ def test_destinations_are_found_by_pattern(client: Client) -> None:
     assert found("queue:a.[12]") == ["queue:a.1", "queue:a.2"]
     assert found("queue:[") == found("queue:A.*") == []
     assert len(found("queue:*")) == 5
-    assert client.refused(Command.FIND_DESTINATIONS, "x:y\0")[0] == ErrorCode.INVALID_DESTINATION
+    for wrong in ("x:y\0", "temporary-queue:*", "temporary-topic:*"):
+        assert client.refused(Command.FIND_DESTINATIONS, wrong)[0] == ErrorCode.INVALID_DESTINATION
 
 
 def test_a_user_finds_what_it_may_browse_or_consume(world: World, client: Client) -> None:

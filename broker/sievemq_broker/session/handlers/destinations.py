@@ -94,7 +94,11 @@ def on_browse(peer: Peer, command: Browse, now: int) -> None:
 
 def on_find_destinations(peer: Peer, command: FindDestinations, now: int) -> None:
     """The addresses that fit a pattern. A task: there may be many."""
-    pattern = str(parse_address(command.pattern))
+    address = parse_address(command.pattern)
+    if address.kind.is_temporary:
+        text = f"{address} is a pattern of temporary destinations: these are not listed"
+        raise RequestError(text, ErrorCode.INVALID_DESTINATION)
+    pattern = str(address)
     job = peer.broker.scheduler.start(("find", peer.member.id), partial(_find, peer, pattern), now)
     answer = partial(_answer_found, peer, command.request, job)
     if job.over:
