@@ -158,10 +158,11 @@ class State:
                     states[place] = value & _STATE
                     if value > _STATE:
                         self.attempts[place] = value >> STATE_BITS
+                        if number in failures:
+                            self.failures[place] = failures[number]
                     else:
                         self.attempts.pop(place, None)
-                    if number in failures:
-                        self.failures[place] = failures[number]
+                        self.failures.pop(place, None)
         _set(states, outcomes.gone, first, GONE_STATE)
         self.live = len(states) - states.count(GONE_STATE)
         if self.failures or self.attempts:

@@ -93,7 +93,7 @@ class DictStore:
         if state == GONE_STATE:
             del self.messages[number]
         else:
-            failed = failed or entry.failed
+            failed = (failed or entry.failed) if state >> STATE_BITS else 0
             self.messages[number] = SavedEntry(number, entry.owner, entry.packed, state, failed, entry.time)
 
     def definitions(self, kind: str) -> Mapping[Key, tuple[Any, ...]]:

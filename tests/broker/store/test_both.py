@@ -10,7 +10,7 @@ from typing import Protocol
 import pytest
 from tests.postgres import Database
 
-from sievemq_broker.domain.journal import HELD_FLAG, Batch, Write
+from sievemq_broker.domain.journal import HELD_FLAG, Batch, Write, state_of
 from sievemq_broker.domain.store import FencedError, Store
 from sievemq_broker.store import SqliteStore
 from sievemq_broker.store.database import DATABASE
@@ -93,7 +93,7 @@ def test_written_rows_are_read_back(place: Place) -> None:
     numbers = add(store, "a", "b", "c")
     batch = Batch(store.next_batch)
     batch.held.append(numbers[0])
-    batch.states[numbers[1]] = 3
+    batch.states[numbers[1]] = failed = state_of(3, 2)
     batch.failures[numbers[1]] = NOW + 5
     batch.gone.append(numbers[2])
     batch.definitions["kind", ("key", None, 7)] = ("value", 2)
@@ -101,7 +101,7 @@ def test_written_rows_are_read_back(place: Place) -> None:
     write(store, batch)
     for _ in range(2):
         found = [(name_of(e.packed), e.number, e.owner, e.state, e.failed, e.time) for e in saved_in(store)]
-        assert found == [("a", numbers[0], 1, HELD_FLAG, 0, NOW), ("b", numbers[1], 1, 3, NOW + 5, NOW)]
+        assert found == [("a", numbers[0], 1, HELD_FLAG, 0, NOW), ("b", numbers[1], 1, failed, NOW + 5, NOW)]
         assert store.definitions("kind") == {("key", None, 7): ("value", 2), (ODD,): (ODD,)}
         assert store.definitions("other") == {}
         assert store.next_batch == 3

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.broker.at_once import abandon, close, recover, release
 
@@ -253,7 +253,12 @@ def test_crashes_between_several_batches_of_one_write_are_consistent(
     run.check()
 
 
+#: The attempts of messages that came back are taken back, in one write.
+UNDONE = [*[("send", 0, 0, 0)] * 37, ("consume", 0, 0, 0), ("lose", 0, 0, 0), ("come_back", 0, 0, 0)]
+
+
 @settings(max_examples=25)
+@example(program=UNDONE, size=300)
 @given(program=PROGRAMS, size=st.sampled_from([300, BATCH_BYTES]))
 def test_the_store_on_disk_agrees_with_the_model(program: list[tuple[str, int, int, int]], size: int) -> None:
     with TemporaryDirectory() as folder:
