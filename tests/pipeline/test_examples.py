@@ -24,7 +24,7 @@ PRINTS = {
         "replayed 2 orders to queue:germany",
     ],
     "stream.py": [
-        "behind: {'queue:orders': 0}",
+        "behind: {'main/queue:orders': 0}",
         "kept 6 orders, 1 of them without a country",
         "review: [1200, 2500]",
         "left on queue:large: 0",

@@ -192,7 +192,7 @@ def test_a_lost_commit_log_and_lost_messages(
     careless = stream(spark, broker.url, retainMessages=60, failOnDataLoss="false")
     query = finish(careless, "sievemq", tmp_path, url=broker.url, destination="queue:out")
     assert texts(broker, "out") == [str(n) for n in (*range(50), *range(90, 150))]
-    assert json.loads(query.lastProgress["sources"][0]["endOffset"])["queue:in"]["lost"] == 40
+    assert json.loads(query.lastProgress["sources"][0]["endOffset"])["main/queue:in"]["lost"] == 40
 
 
 def acknowledge_nothing(connection: Any, command: AcknowledgeTap, now: int) -> None:
