@@ -52,10 +52,10 @@ def read_resources(proc: Path = _PROC) -> Resources:
 
 
 def _files_limit() -> int:
-    try:
-        import resource  # not on Windows
-    except ImportError:
+    if sys.platform == "win32":
         return 0
+    import resource
+
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return 0 if limit == resource.RLIM_INFINITY else limit
 
