@@ -199,6 +199,8 @@ class Cluster:
         return self._run(
             name, *command, folder=BUILD, PYSPARK_PYTHON="./env/bin/python", SPARK_LOCAL_IP=HERE,
             SPARK_CONF_DIR=self._folder / "conf",
+            # A driver that is killed leaves the environment that it has unpacked.
+            SPARK_LOCAL_DIRS=self._folder, SPARK_SUBMIT_OPTS=f"-Djava.io.tmpdir={self._folder}", TMPDIR=self._folder,
         )  # fmt: skip
 
     def _start_driver(self) -> None:
