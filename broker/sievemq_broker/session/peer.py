@@ -696,7 +696,7 @@ class Peer:
         if not self.member.id:
             pass  # a sign-in, which has counts of its own
         elif place is not None and error.code in _REFUSALS:
-            self.count_refusal(error, command[place] if place else "", opens=True)
+            self.count_refusal(error, str(command[place] or "") if place else "", opens=True)
         elif error.code is ErrorCode.RESOURCE_ALLOCATION:
             self.count_refusal(error)
         if not request or error.code.fatal:

@@ -72,7 +72,7 @@ class ConnectionMetaData:
 
     @property
     def shard(self) -> str:
-        """Name of the group of namespaces that the broker serves: its setting ``shard``, ``main`` by default."""
+        """Name of the group of namespaces that the broker serves: its setting ``shard``, ``main`` by default (D-45)."""
         return str(self._features.get("shard", "main"))
 
 

@@ -57,7 +57,7 @@ def test_closed_connections_are_gone_without_the_garbage_collector(play: Callabl
                     break
         finally:
             gc.enable()
-    assert sum(more.values()) < 10, more
+    assert max(more.values(), default=0) < 5, more  # the broker may be about to free what was played last
 
 
 def temporary_queue(context: JMSContext) -> None:
@@ -101,4 +101,4 @@ def test_deleted_objects_of_a_live_connection_are_freed_without_the_collector(
             more = objects_of_the_domain() - before
         finally:
             gc.enable()
-    assert sum(more.values()) < 10, more
+    assert max(more.values(), default=0) < 5, more  # the broker may be about to free what was played last

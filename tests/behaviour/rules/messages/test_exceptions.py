@@ -63,6 +63,7 @@ def test_exc_01_a_failure_without_a_closer_class_is_a_plain_jms_exception():
             ErrorCode.INTERNAL, ErrorCode.MALFORMED_FRAME, ErrorCode.FRAME_TOO_LARGE,
             ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNKNOWN_COMMAND, ErrorCode.UNEXPECTED_COMMAND,
             ErrorCode.HEARTBEAT_MISSED, ErrorCode.SHUTTING_DOWN, ErrorCode.CLOSED_BY_ADMINISTRATOR,
+            ErrorCode.REDIRECT, ErrorCode.UNAVAILABLE,
         }, code  # fmt: skip
 
 

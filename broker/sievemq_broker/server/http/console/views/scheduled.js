@@ -90,7 +90,7 @@ export default function scheduled(context) {
   return { title: "Scheduled", node, read, query: pager.query };
 }
 
-function scheduledTable(namespace, address, reread, reason, onsort = null) {
+function scheduledTable(namespace, address, reread, reason, onsort) {
   return new Table({
     label: `Scheduled in ${address}`,
     onsort,
