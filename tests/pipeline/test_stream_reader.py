@@ -434,7 +434,7 @@ def test_a_start_that_fails_leaves_no_tap(broker: EmbeddedBroker) -> None:
 
 def test_mistakes_are_told_at_once(broker: EmbeddedBroker) -> None:
     with pytest.raises(JMSException, match="no broker could be reached"):
-        Stream("sievemq://127.0.0.1:1")
+        Stream("sievemq://127.0.0.1:1?reconnect=0")
     with pytest.raises(InvalidSelectorException, match=r"\^\^\^\^"):
         Stream(broker, selector="a ANDD b")
     with pytest.raises(PipelineError, match="did you mean 'tap'"):
@@ -716,7 +716,7 @@ def test_a_browse_of_a_queue_that_is_not_there(broker: EmbeddedBroker, destinati
 def test_a_broker_with_tls_says_how_its_url_begins(certificates: Path) -> None:
     files = {"tls_cert": str(certificates / "server.pem"), "tls_key": str(certificates / "server.key")}
     with EmbeddedBroker(settings=files) as broker:
-        given = {"url": f"sievemq://127.0.0.1:{broker.port}", "destination": "queue:q"}
+        given = {"url": f"sievemq://127.0.0.1:{broker.port}?reconnect=0", "destination": "queue:q"}
         with pytest.raises(JMSException, match="begins with sievemqs://"):
             BrowseReader(ReadOptions.read(given), schema_of(COLUMNS)).partitions()
         stream = TapStreamReader(ReadOptions.read({**given, "tap": "t"}), schema_of(COLUMNS))
