@@ -232,7 +232,8 @@ class Placement:
             return ask.future
         ask.wait(self._loop.call_later(self._patience, self._give_up, ask))
         self._asks[ask] = None
-        self._go_on()
+        if self._moving.isdisjoint(names):  # otherwise the end of the move goes on
+            self._go_on()
         return ask.future
 
     def _give_up(self, ask: _Ask) -> None:

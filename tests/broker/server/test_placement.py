@@ -441,6 +441,29 @@ def test_a_handshake_that_arrives_during_the_move_waits_for_the_row(tables: Tabl
     assert told[0].code is ErrorCode.REDIRECT
 
 
+def test_a_handshake_that_waits_for_a_move_costs_the_same_however_many_wait(tables: Tables) -> None:
+    looked_at = 0
+
+    class Name(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            nonlocal looked_at
+            looked_at += 1
+            return super().__hash__()
+
+    tables.rows["space"] = "a"
+    a = Rig(tables, "a")
+    tables.own("b", "t", "sievemq://b:7672")
+    a.places.away("move")
+    a.placement.assign("space", "b")
+    told = [a.enter(Name("space")) for _ in range(100)]
+    assert looked_at < 1_000
+    a.places.back()
+    a.wait(1)
+    assert [each[0].code for each in told] == [ErrorCode.REDIRECT] * 100
+
+
 def test_a_handshake_that_was_told_here_before_the_move_asks_again(tables: Tables) -> None:
     """The namespace is assigned in the turn between the answer and the handshake that goes on with it."""
     a = Rig(tables, "a")
