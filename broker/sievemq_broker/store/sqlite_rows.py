@@ -106,9 +106,7 @@ class DatabaseRows:
             rows = self._database.execute("SELECT key, data FROM definition WHERE kind = ?", (_HISTORY,)).fetchall()
         except sqlite3.Error as error:
             raise translated(error, self._path, "be read") from error
-        what = f"{self._path.name}: what has happened"
-        found = [(key, unpack_value(what, key, data)) for key, data in rows]
-        return {key.decode(): [HistoryLine(*line) for line in lines] for key, lines in found}
+        return dict(_history_of(f"{self._path.name}: what has happened", key, data) for key, data in rows)
 
     def batches(self, found: Found) -> Iterator[tuple[int, bytes, bytes | Exception | None]]:
         for batch_id in self._ids(found):
@@ -372,6 +370,22 @@ class NewDirectory:
     def close(self) -> None:
         self._file.close()
         self._lock.release()
+
+
+def _history_of(what: str, key: bytes, data: object) -> tuple[str, list[HistoryLine]]:
+    """The kind and the lines of a row of a backup.
+
+    Raises:
+        DamagedError: it is no such row; `what` names it.
+    """
+    value = unpack_value(what, key, data)
+    try:
+        kind, lines = key.decode(), [HistoryLine(number, text) for number, text in value]
+    except (TypeError, ValueError) as error:
+        raise DamagedError(f"{what}: {key!r}: {error}") from error
+    if not all(type(line.id) is int and type(line.text) is bytes for line in lines):
+        raise DamagedError(f"{what}: {key!r}: it has something else than numbers with their texts")
+    return kind, lines
 
 
 def write_witness(directory: Path, writes: int) -> None:

@@ -284,6 +284,23 @@ class TestRestore:
         assert (result.exit_code, "what has happened" in result.output) == (4, True)
         assert alone(tmp_path / "third") == ["lock"]
 
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            (b"\xff", [(1, b"{}")]),
+            (b"actions", 7),
+            (b"actions", [(1,)]),
+            (b"actions", [("1", b"{}")]),
+            (b"actions", [(1, "{}")]),
+        ],
+    )
+    def test_a_row_that_is_no_history_is_a_damage(self, backup: Path, key: bytes, value: object) -> None:
+        with closing(connect(backup)) as database:
+            row = "history", key, pack_value(key, value)
+            database.execute("INSERT INTO definition VALUES (?, ?, ?)", row)
+        result = run("check", backup)
+        assert (result.exit_code, "what has happened" in result.output) == (4, True)
+
     @pytest.mark.parametrize("kind", ["../outside", "{folder}/outside", ""])
     def test_no_row_of_a_backup_leads_out_of_the_new_directory(self, backup: Path, tmp_path: Path, kind: str) -> None:
         key = kind.format(folder=tmp_path).encode()
