@@ -37,9 +37,9 @@ _CLAIM: Final = (
     "INSERT INTO sievemq.namespace (name, shard) SELECT u.name, u.shard FROM unnest(%s::bytea[], %s::text[]) "
     "AS u (name, shard) ON CONFLICT (name) DO NOTHING"
 )
+_BRIEF: Final = "SET LOCAL idle_in_transaction_session_timeout = '1s'"  # a broker that is stopped holds up no takeover
 #: Locks the head until the transaction ends, as a write does. Only when this is answered, the row is changed. So if an
 #: answer is lost, another attempt, or a takeover, waits until the fate of this one is decided.
-_BRIEF: Final = "SET LOCAL idle_in_transaction_session_timeout = '1s'"  # a broker that is stopped holds up no takeover
 _FENCE: Final = "SELECT 1 FROM sievemq.head WHERE shard = %s AND token = %s FOR UPDATE"
 _MOVE: Final = "UPDATE sievemq.namespace SET shard = %s WHERE name = %s AND shard = %s"
 _NEW_PATTERN: Final = (
