@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # few brokers are part of a cluster
 
 CREATE, CHANGE, DELETE = "create", "change", "delete"
 
-#: Namespaces whose shard is asked for together: one query finds so many.
+#: Namespaces whose shards are looked up at once: one query finds as many.
 _ASKED_AT_ONCE: Final = 64
 
 Held: TypeAlias = Queue | Topic | Subscription

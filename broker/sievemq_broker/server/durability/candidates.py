@@ -1,8 +1,10 @@
-"""The shards that a process follows, of which it takes one: the first that it may take.
+"""The shards that a process follows until it owns one of them: the first whose lease it can take.
 
-    start ─► the first shard is looked at ─► the next one, and so on ─► one is taken ─► the others are dropped
+    read the lease of the first shard ─► it is free: take the shard, drop the others
+                                      └─► it has an owner: follow the shard, read the lease of the next one
 
-A process uses one core, so it owns one shard at most, and follows none beside it. A slot (slot.py) sees to that.
+Once all leases were read, the process follows all shards, and takes the first one that becomes free. A process uses one
+core, so it owns one shard at most, and follows none beside it. A slot (slot.py) ensures that.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ class Choice(Protocol):
         """Begin to build its messages."""
 
     def seen(self, candidate: Candidate) -> None:
-        """It was looked at, and not taken."""
+        """Its lease was read; another process has it."""
 
     def took(self, candidate: Candidate) -> None:
         """This process owns it."""
@@ -129,13 +131,13 @@ class Candidates:
     """The shards that a process follows, until it owns one of them.
 
     Args:
-        sources: of the shards by name, in the order in which they are looked at.
+        sources: where the messages of each shard are stored, by its name. Leases are read in this order.
         limit: bytes that the messages of all followers may take; 0 for no limit.
         following: makes what builds the messages of a shard.
 
     Attributes:
         followed: the shards by name; empty once this process owns one.
-        follows: set once all of them were looked at, and none was taken.
+        follows: set once all leases were read, and no shard was taken.
     """
 
     def __init__(
@@ -262,7 +264,7 @@ class Candidates:
         return sum(following.follower.bytes for following in every if following is not None)
 
     def seen(self, candidate: Candidate) -> None:
-        """A candidate was looked at for the first time, and not taken."""
+        """The lease of a candidate was read for the first time, and another process has it."""
         self._start_next()
 
     def took(self, candidate: Candidate) -> None:

@@ -19,7 +19,7 @@ from sievemq_broker.session.peer import Peer
 #: Units of a row of an answer: some fifty microseconds.
 ROW: Final = 16
 
-#: Sessions that are looked at in a unit.
+#: Sessions that a task checks for one unit of work.
 SESSIONS: Final = 16
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ async def run(broker: Server, make: Make[T]) -> T:
     Raises:
         GoneError: the caller has disconnected; what is done stays done.
     """
-    if not broker.started_at:  # it serves no clients, so has no turns, and nobody waits for one
+    if not broker.started_at:  # it has no clients yet, and runs no turns: the task delays nobody
         return finish(make, broker.clock.now())
     scheduler, done = broker.shard.broker.scheduler, asyncio.get_running_loop().create_future()
     job = scheduler.start(done, _while_wanted(make, gone.get()), broker.clock.now(), later=True)

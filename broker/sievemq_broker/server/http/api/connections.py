@@ -153,7 +153,7 @@ def _number(connection: Peer) -> int:
 
 
 def _cost(connection: Peer) -> int:
-    """Units of its place in a list: its consumers are added up, and its sessions are asked whether they wait."""
+    """Units of work for its row in a list, which counts its consumers and checks each session for a blocked sender."""
     return PLACE_UNITS + len(connection.deliveries.consumers) // 4 + len(connection.sessions) // SESSIONS
 
 

@@ -131,7 +131,7 @@ def _label(destination: Queue | Topic) -> str:
 
 
 def _cost(destination: Queue | Topic) -> int:
-    """Units of its place in a list: small topics are added up for it, large ones were added up before."""
+    """Units of work for its row in a list. It adds up a small topic; large ones were added up before."""
     return PLACE_UNITS + (min(len(destination.subscriptions), _LARGE) if isinstance(destination, Topic) else 0)
 
 

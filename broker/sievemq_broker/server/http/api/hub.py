@@ -286,7 +286,7 @@ class _Known:
         self.blocked, self.full_disk, self.attention = before.blocked, before.full_disk, before.attention
 
     def forget(self) -> None:
-        """Forget what only open event streams are told about."""
+        """Forget what is compared only while an event stream is open."""
         for told in (self.connections, self.consumers, self.subscriptions, self.taps):
             told.clear()
 

@@ -32,7 +32,7 @@ class Slots:
         """Take a place; raises ApiError 429 if there is none.
 
         Args:
-            user: who asks; None where there are no users.
+            user: the name of the user that makes the request; None where the broker has no users.
         """
         limit = self._limit if user is None else max(1, self._limit // 2)
         for taken, most, of in ((self._taken.total(), self._limit, ""), (self._taken[user], limit, f" of {user!r}")):
