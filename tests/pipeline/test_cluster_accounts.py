@@ -42,9 +42,9 @@ def test_faults_of_the_queue_are_found() -> None:
 
 
 def test_where_tasks_ran_is_checked() -> None:
-    code = "/tmp/work/app-1/0/env/lib/sievemq_spark/__init__.py"
-    assert check_places({"1": 5, "2": 1}, ["1", "2"], {code}, "/tmp/work") == []
-    assert check_places({"1": 6}, ["1", "2"], {code, "/home/x/sievemq_spark/__init__.py"}, "/tmp/work") == [
+    code = "/jobs/app-1/0/env/lib/sievemq_spark/__init__.py"
+    assert check_places({"1": 5, "2": 1}, ["1", "2"], {code}, "/jobs") == []
+    assert check_places({"1": 6}, ["1", "2"], {code, "/jobs-2/sievemq_spark/__init__.py"}, "/jobs") == [
         "no task ran on 2",
-        "a task used /home/x/sievemq_spark/__init__.py",
+        "a task used /jobs-2/sievemq_spark/__init__.py",
     ]

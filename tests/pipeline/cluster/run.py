@@ -46,6 +46,8 @@ BUILD = ROOT / "build" / "cluster"
 FAULTS = ("driver", "worker", "broker", "driver")
 MASTER = f"spark://{HERE}:7077"
 LAKE = "s3a://lake"
+#: The folder of a worker that environments are sent to.
+JOBS = "/tmp/jobs"
 PORT, HTTP_PORT, LAKE_PORT = 7672, 7680, 9000
 KEY = "of-the-lake"
 #: Seconds within which something has to happen, on a busy machine.
@@ -190,7 +192,7 @@ class Cluster:
 
     def _start_worker(self, machine: Machine) -> None:
         program = ("/tmp/spark/bin/spark-class", "org.apache.spark.deploy.worker.Worker")
-        options = ("--host", machine.address, "--cores", "1", "--memory", "1g", "--work-dir", "/tmp/work", MASTER)
+        options = ("--host", machine.address, "--cores", "1", "--memory", "1g", "--work-dir", JOBS, MASTER)
         machine.start(*program, *options, SPARK_LOCAL_IP=machine.address, **DAEMON)
         self._stack.callback(machine.power_off)
 
@@ -363,7 +365,7 @@ def run(seed: int, folder: Path, faults: Sequence[str], rate: float) -> tuple[li
         wrong = check(cluster.producer.confirmed, queue, copies)
         machines = Counter(machine for machine, _ in stamps)
         wanted = [f"{NET}.1", f"{NET}.2"]
-        wrong += check_places(machines, wanted, {code for _, code in stamps}, "/tmp/work")
+        wrong += check_places(machines, wanted, {code for _, code in stamps}, JOBS)
         shares = ", ".join(f"{count} on {machine}" for machine, count in sorted(machines.items()))
         return wrong, f"{len(queue)} messages, relayed {shares}; {cluster.ends} drivers ended by themselves"
 
