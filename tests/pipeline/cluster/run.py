@@ -291,7 +291,7 @@ class Cluster:
 
     def until(self, done: Callable[[], bool], otherwise: str, process: Process | None = None) -> None:
         """Wait for something; a driver that has ended by itself is started again meanwhile."""
-        end = time.monotonic() + DEADLINE
+        end, pause = time.monotonic() + DEADLINE, threading.Event()
         while not done():
             if self._driver is not None and self._driver.code() not in (None, 0):
                 self.ends += 1
@@ -303,7 +303,7 @@ class Cluster:
                 raise AssertionError(otherwise)
             if process is not None and process.code() is not None:
                 raise AssertionError(f"{otherwise}: {tail(process.log)}")
-            time.sleep(PAUSE)
+            pause.wait(PAUSE)
 
     def depth(self, queue: str) -> int:
         """How many messages a queue has; 0 if there is none."""
