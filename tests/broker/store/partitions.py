@@ -16,6 +16,8 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -45,18 +47,44 @@ def _do(*command: str) -> None:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
+def _spaces(bridge: str) -> dict[str, str]:
+    return {name: f"{bridge}{name}" for name in (DATABASE, *NAMES)}
+
+
+def _remove(bridge: str) -> None:
+    """Remove a network, or what is there of it."""
+    spaces = _spaces(bridge).values()
+    # First the devices: connections that ended unanswered keep a namespace, and so its device, for minutes.
+    for device in (*(f"{space}v" for space in spaces), bridge):
+        with suppress(OSError):
+            _do("ip", "link", "delete", device)
+    for space in spaces:
+        with suppress(OSError):
+            _do("ip", "netns", "delete", space)
+
+
+def _abandoned() -> set[str]:
+    """Bridges of processes that are gone, which could remove nothing when they were killed."""
+    names = [name for _, name in socket.if_nameindex()] + [path.name for path in Path("/run/netns").glob("*")]
+    found = {(each[0], each[1]) for name in names if (each := re.match(r"smq(\d+)", name))}
+    return {bridge for bridge, pid in found if not Path(f"/proc/{pid}").exists()}
+
+
 class Network:
-    """A namespace for the database and for each broker, on one bridge.
+    """A namespace for the database and for each broker, on one bridge that is named for this process. First, networks
+    of such processes that are gone are removed: they have the same addresses.
 
     Raises:
         OSError: the system allows none, or has no `ip`.
     """
 
     def __init__(self) -> None:
-        self._bridge = f"smq{os.getpid() % 100_000}"
-        self._spaces = {name: f"{self._bridge}{name}" for name in (DATABASE, *NAMES)}
+        self._bridge = f"smq{os.getpid()}"
+        self._spaces = _spaces(self._bridge)
 
     def __enter__(self) -> Self:
+        for bridge in _abandoned():
+            _remove(bridge)
         try:
             _do("ip", "link", "add", self._bridge, "type", "bridge")
             _do("ip", "address", "add", f"{ADDRESSES[CLIENTS]}/24", "dev", self._bridge)
@@ -76,13 +104,7 @@ class Network:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # First the devices: connections that ended unanswered keep a namespace, and so its device, for minutes.
-        for device in (*(f"{space}v" for space in self._spaces.values()), self._bridge):
-            with suppress(OSError):
-                _do("ip", "link", "delete", device)
-        for space in self._spaces.values():
-            with suppress(OSError):
-                _do("ip", "netns", "delete", space)
+        _remove(self._bridge)
 
     def inside(self, name: str) -> tuple[str, ...]:
         """The beginning of a command that runs in a namespace."""

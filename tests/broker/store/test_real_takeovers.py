@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import signal
+import socket
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -72,10 +75,19 @@ def test_six_faults_of_any_kind_lose_and_double_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_parted_brokers_databases_and_clients_lose_and_double_nothing(tmp_path: Path) -> None:
+def test_parted_brokers_databases_and_clients_lose_and_double_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even where a run before this one was killed, and has left its network."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
     try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: gone.pid)
+            partitions.Network().__enter__()
         with partitions.Network() as network:
             network.part(*partitions.NAMES)
+            assert f"smq{gone.pid}" not in {name for _, name in socket.if_nameindex()}
     except OSError as error:
         pytest.skip(f"needs root, ip and iptables: {error}")
     judge(4, *partitions.run(random.randrange(1 << 32), tmp_path, 4, 300, partitions.FAULTS))
