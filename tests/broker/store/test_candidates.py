@@ -185,6 +185,16 @@ def beating(loop: Loop, *worlds: World) -> None:
     beat()
 
 
+def new_spare(loop: Loop, worlds: dict[str, World]) -> Process:
+    """A process that follows all shards; each has an owner that lives."""
+    for world in worlds.values():
+        owned(world)
+    beating(loop, *worlds.values())
+    process = Process("p", loop, worlds).start()
+    loop.run(3)
+    return process
+
+
 def owners(worlds: dict[str, World]) -> list[str]:
     return [world.sight.token for world in worlds.values()]
 
@@ -222,11 +232,7 @@ def test_one_process_takes_one_of_two_free_shards(loop: Loop, worlds: dict[str, 
 
 
 def test_an_owner_follows_no_other_shard(loop: Loop, worlds: dict[str, World]) -> None:
-    for world in worlds.values():
-        owned(world)
-    beating(loop, *worlds.values())
-    one = Process("p", loop, worlds).start()
-    loop.run(3)
+    one = new_spare(loop, worlds)
     followed = dict(one.candidates.followed)
     built = [followed[name].following for name in ("a", "c")]
     worlds["b"].set(released=True)
@@ -381,11 +387,7 @@ def test_a_shard_that_cannot_be_followed_does_not_end_the_process(
 
 
 def test_a_shard_that_fails_while_it_is_followed_is_dropped(loop: Loop, worlds: dict[str, World]) -> None:
-    for world in worlds.values():
-        owned(world)
-    beating(loop, *worlds.values())
-    one = Process("p", loop, worlds).start()
-    loop.run(3)
+    one = new_spare(loop, worlds)
     failing = one.candidates.followed["b"]
     built = cast("Any", failing.following)
     one.accesses["b"].before_look = damaged
@@ -407,11 +409,7 @@ def test_a_take_that_the_store_refuses_frees_the_slot(loop: Loop, worlds: dict[s
 
 
 def test_a_database_that_is_lost_is_one_warning(loop: Loop, worlds: dict[str, World]) -> None:
-    for world in worlds.values():
-        owned(world)
-    beating(loop, *worlds.values())
-    one = Process("p", loop, worlds).start()
-    loop.run(3)
+    one = new_spare(loop, worlds)
     for access in one.accesses.values():
         access.is_away = True
     loop.run(60)
