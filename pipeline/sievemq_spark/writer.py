@@ -43,6 +43,7 @@ from sievemq_spark.options import WriteOptions, broker_name, destination_of
 from sievemq_spark.outgoing import check_name, outgoing
 from sievemq_spark.routes import Routes
 from sievemq_spark.schema import COLUMNS
+from sievemq_spark.shards import shard_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -267,34 +268,38 @@ def publish_all(messages: list[WriterCommitMessage | None], options: WriteOption
     done = [each for each in messages if isinstance(each, Written)]
     if options.dry_run or options.rate or options.transaction_size:
         return sum(each.sent for each in done)
-    links, sent = _links(options), list[int | None]()
+    links, sent = _links(options), dict[str, int | None]()
     try:
-        for link in links if len(links) > 1 else ():
-            link.ask(lambda _: None)  # nothing is published while one is away
-        for number, link in enumerate(links):
-            names = [name for each in done for shard, name in each.stages if shard == number]
-            sent.append(link.ask(partial(publish, key=key, batch=batch, names=names)))
+        # Nothing is published while one is away. Of a batch a shard publishes once, also if several URLs lead to it.
+        parts = [link.ask(partial(_part, url)) for url, link in links.items()] if len(links) > 1 else [""]
+        for part, url in dict(zip(parts, links, strict=True)).items():
+            names = [name for each in done for number, name in each.stages if parts[number] == part]
+            sent[url] = links[url].ask(partial(publish, key=key, batch=batch, names=names))
     except JMSException as error:
         hint = ""
         if error.get_error_code() == "RESOURCE_ALLOCATION":
             count = sum(each.messages for each in done)
             hint = f". All {count} become visible together; the option transactionSize sends them in parts"
-        there = ", ".join(broker_name(parse_url(url)) for url in options.urls[: len(sent)])
+        there = ", ".join(broker_name(parse_url(url)) for url in sent)
         which = f"only those for {there} were" if there else "none of them was"
         raise PipelineError(f"the messages of this batch could not be published, {which}: {error}{hint}") from error
-    new = [count for count in sent if count is not None]
+    new = [count for count in sent.values() if count is not None]
     return sum(new) if new else None
 
 
 def discard_all(options: WriteOptions, key: str, batch: int) -> None:
     """A batch has failed: what its tasks have staged is forgotten now and not only when its lease ends."""
-    for link in _links(options):
+    for link in _links(options).values():
         with suppress(JMSException):  # the lease sees to it
             link.ask(lambda connection: discard(connection, key, batch))
 
 
-def _links(options: WriteOptions) -> list[Link]:
-    return [Link(url, options.user, options.password, "jakarta") for url in options.urls]
+def _links(options: WriteOptions) -> dict[str, Link]:
+    return {url: Link(url, options.user, options.password, "jakarta") for url in options.urls}
+
+
+def _part(url: str, connection: Connection) -> str:
+    return shard_of(connection, url).key
 
 
 class MessageWriter(DataSourceArrowWriter):

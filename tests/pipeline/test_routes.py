@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
 import pyarrow as pa
+from tests.client.relay import Relay
 
 from sievemq import JMSException
 from sievemq_broker import EmbeddedBroker
@@ -113,6 +114,23 @@ def test_a_shard_that_is_away_when_the_write_is_complete(
         again = writer(*urls, writeId="monday")
         again.commit([again.write(rows(*FOUR))])
         assert (waiting(a), waiting(b)) == (["1", "4"], ["2", "3"])
+
+
+def test_two_urls_that_lead_to_one_shard(
+    pair: tuple[EmbeddedBroker, EmbeddedBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task goes by the second one while the first is away: both tasks' rows are published."""
+    monkeypatch.setattr("sievemq_spark.writer.PATIENCE", 0)
+    a, b = pair
+    with Relay(a.port) as relay:
+        driver = writer(f"sievemq://127.0.0.1:{relay.port}?reconnect=0", a.url, b.url)
+        written = [driver.write(rows(("1", "a"), ("2", "b")))]
+        relay.refuse()
+        written.append(driver.write(rows(("3", "a"))))
+        relay.accept()
+        for _ in range(2):
+            driver.commit(written)
+        assert (waiting(a), waiting(b)) == (["1", "3"], ["2"])
 
 
 def test_a_shard_that_forgot_its_part_when_the_other_was_published(
