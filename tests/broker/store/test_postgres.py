@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -36,33 +36,28 @@ from sievemq_broker.store.postgres_connection import connect, translated  # noqa
 SOON = 0.3
 
 
-class World:
+class World(ExitStack):
     """A shard and its owners."""
 
     def __init__(self, database: Database) -> None:
+        super().__init__()
         self.database = database
         self.shard = database.shard()
-        self._stores: list[PostgresStore] = []
 
     def open(self, token: str = "mine", **more: Any) -> PostgresStore:
         self.database.take(self.shard, token)
         store = PostgresStore(self.database.url, self.shard, token, "name", **more)
-        self._stores.append(store)
+        self.callback(store.abandon)
         return store
 
     def count(self, table: str) -> int:
         return self.database.execute(f"SELECT count(*) FROM sievemq.{table} WHERE shard = %s", self.shard)[0][0]
 
-    def close(self) -> None:
-        for store in self._stores:
-            store.abandon()
-
 
 @pytest.fixture
 def world(database: Database) -> Iterator[World]:
-    world = World(database)
-    yield world
-    world.close()
+    with World(database) as world:
+        yield world
 
 
 def pid(store: PostgresStore) -> int:

@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -26,35 +26,28 @@ ME = Owner("host 1", "sievemq://me:7672", "127.0.0.1:7680", '{"a": "é"}', "http
 OTHER = Owner("host 2", "sievemq://other:7672", "", "")
 
 
-class World:
+class World(ExitStack):
+    """A shard, and what is open of it."""
+
     def __init__(self, database: Database) -> None:
+        super().__init__()
         self.database = database
         self.shard = database.shard()
-        self._open: list[Any] = []
 
     def leases(self, **more: Any) -> PostgresLeases:
-        leases = PostgresLeases(self.database.url, self.shard, **more)
-        self._open.append(leases)
-        return leases
+        return self.enter_context(closing(PostgresLeases(self.database.url, self.shard, **more)))
 
     def store(self, token: str, **more: Any) -> PostgresStore:
-        store = PostgresStore(self.database.url, self.shard, token, "name", **more)
-        self._open.append(store)
-        return store
+        return self.enter_context(closing(PostgresStore(self.database.url, self.shard, token, "name", **more)))
 
     def execute(self, statement: str) -> list[Any]:
         return self.database.execute(statement, self.shard)
 
-    def close(self) -> None:
-        for each in self._open:
-            each.close()
-
 
 @pytest.fixture
 def world(database: Database) -> Iterator[World]:
-    world = World(database)
-    yield world
-    world.close()
+    with World(database) as world:
+        yield world
 
 
 def test_a_new_shard_has_no_owner_and_is_taken_at_once(world: World) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
-from typing import Any
 
 import pytest
 from tests.postgres import Database
@@ -27,37 +26,29 @@ OLD = r"no tables for several shards .* `sievemq store migrate`"
 OWNER = Owner("host 1", "sievemq://me:7672", "", "", "http://me:7680", '{"amqp": 5672}')
 
 
-class World:
+class World(ExitStack):
     """Shards and names of one test, in a database of all."""
 
     def __init__(self, database: Database) -> None:
+        super().__init__()
         self.database = database
         self.a, self.b = sorted((database.shard(), database.shard()))
-        self._open: list[Any] = []
 
     def places(self) -> PostgresPlaces:
-        places = PostgresPlaces(self.database.url, timeout=20)
-        self._open.append(places)
-        return places
+        return self.enter_context(closing(PostgresPlaces(self.database.url, timeout=20)))
 
     def own(self, shard: str, token: str) -> None:
-        leases = PostgresLeases(self.database.url, shard, timeout=20)
-        self._open.append(leases)
+        leases = self.enter_context(closing(PostgresLeases(self.database.url, shard, timeout=20)))
         assert leases.take(leases.look(), token, OWNER)
 
     def name(self, name: str) -> str:
         return f"{self.a} {name}"
 
-    def close(self) -> None:
-        for each in self._open:
-            each.close()
-
 
 @pytest.fixture
 def world(database: Database) -> Iterator[World]:
-    world = World(database)
-    yield world
-    world.close()
+    with World(database) as world:
+        yield world
 
 
 def together(*calls: Callable[[], object]) -> list[object]:
