@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sievemq_broker.domain.work import Budget
 from sievemq_broker.session import SessionSettings
+from sievemq_broker.session.handlers.destinations import _find
 from sievemq_broker.session.rights import Grant, Identity, Rights, Verb
 from sievemq_broker.session.table import CHECKS
 from sievemq_broker.session.verbs import Declare
@@ -78,6 +80,13 @@ def test_a_search_of_many_destinations_takes_several_turns(world: World, client:
     assert len(client.answer_to(ask)[2]) == 1_111
     assert client.answer_to(ping) is not None
     assert world.broker.scheduler.overrun < 10
+
+
+def test_a_long_pattern_and_long_names_take_more_of_a_turn(world: World, client: Client) -> None:
+    for number in range(100):
+        world.broker.namespace("").declare(f"queue:{'a' * 500}{number}")
+    search = _find(client.broker.peer, f"queue:*{'a' * 250}b", world.now, Budget())
+    assert sum(1 for _ in search) > 0
 
 
 def test_a_pattern_that_fits_too_many_is_refused(world: World, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

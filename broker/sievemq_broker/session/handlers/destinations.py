@@ -37,6 +37,9 @@ _LENGTHS: Final = 2
 _MOST_FOUND: Final = 10_000
 _PER_UNIT: Final = 4
 
+#: Characters of a pattern times those of a name, for a unit more: a name is compared with a tail at each of its places.
+_COMPARISONS: Final = 16_384
+
 
 def on_declare(peer: Peer, command: Declare, now: int) -> None:
     """Check whether a destination can be sent to (SES-18)."""
@@ -111,10 +114,9 @@ def _find(peer: Peer, pattern: str, now: int, budget: Budget) -> Task[tuple[str,
     fits, identity, namespace = re.compile(translate(pattern)).match, peer.member.identity, peer.namespace
     found: list[str] = []
     for place, label in enumerate(tuple(namespace.destinations)):
-        if not place % _PER_UNIT:
-            budget.spend(1)
-            if budget.spent:
-                yield
+        budget.spend((not place % _PER_UNIT) + len(pattern) * len(label) // _COMPARISONS)
+        if budget.spent:
+            yield
         if fits(label) is None:
             continue
         budget.spend(1)
