@@ -217,11 +217,12 @@ class Follower:
         self.bytes -= batch.memory
 
     def _is_over(self) -> bool:
-        over = self._taken() >= self._limit * (RESUME if self.is_full else 1) and self._limit > 0
+        taken = self._taken()
+        over = taken >= self._limit * (RESUME if self.is_full else 1) and self._limit > 0
         if over and not self.is_full:
             log.warning(
                 "store.follower_full",
-                bytes=self.bytes,
+                bytes=taken,
                 limit=self._limit,
                 note="the other messages are read at a takeover, which takes longer",
             )

@@ -453,7 +453,7 @@ def test_the_shard_that_is_asked_for_is_handed_over(loop: Loop, worlds: dict[str
     assert (one.taken, other.taken) == (["b"], [])
 
 
-def test_followers_of_one_process_share_the_memory(worlds: dict[str, World]) -> None:
+def test_followers_of_one_process_share_the_memory(worlds: dict[str, World], caplog: pytest.LogCaptureFixture) -> None:
     accesses = {name: Access(world) for name, world in worlds.items()}
     candidates = Candidates(cast("Any", accesses), 1_000, cast("Any", Built))
     one, other = (candidates.build(candidates.followed[name]).follower for name in ("a", "b"))
@@ -464,6 +464,7 @@ def test_followers_of_one_process_share_the_memory(worlds: dict[str, World]) -> 
     other.bytes = 400
     assert one._is_over()
     assert other._is_over()
+    assert caplog.text.count("store.follower_full bytes=1000 limit=1000") == 2
     one.give_up()
     assert not other._is_over()
 
