@@ -15,25 +15,24 @@ names change: what these clients send to a namespace is found in one place.
 
 from __future__ import annotations
 
-import argparse
 import random
 import signal
 import sys
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 from msgpack import unpackb
-from tests.postgres import Database, Pooler, Server
+from tests.postgres import Database, Pooler
 
 from sievemq_core.message.envelope import MESSAGE_ID, Envelope
 from sievemq_core.wire.commands import Command
 
-from .kill import STEPS, Broken, Client, RedirectedError, exit_at_sigterm, folder_for
-from .takeover import DEADLINE, PATIENCE, WELCOME, Pair, Process
+from .kill import Broken, Client, RedirectedError
+from .takeover import DEADLINE, PATIENCE, WELCOME, Pair, Process, lives, options, serving, show
 
 SHARDS = ("s0", "s1", "s2")
 NAMES = ("a", "b", "c", "d")
@@ -234,54 +233,28 @@ def run(
     seed: int, folder: Path, faults: int, steps: int, kinds: Sequence[str], *, pooled: bool = False
 ) -> tuple[list[str], Cluster]:
     """One life of a cluster: a database, four processes, so many faults. Returns what is wrong."""
-    with ExitStack() as stack:
-        server = Server(max_connections="120")
-        stack.callback(server.close)
-        server.start()
-        pooler = None
-        if pooled:
-            pooler = Pooler(server)
-            stack.callback(pooler.close)
-        cluster = Cluster(seed, Database(server), folder, kinds, pooler)
+    with serving(pooled=pooled, connections=120) as (database, pooler):
+        cluster = Cluster(seed, database, folder, kinds, pooler)
         return cluster.play(faults, steps), cluster
 
 
 def main() -> int:
-    """Run lives of ten faults each until all are done."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--faults", type=int, default=100)
-    parser.add_argument("--kinds", default=",".join(FAULTS))
-    parser.add_argument("--steps", type=int, default=STEPS, help="of the clients, between two faults")
+    parser = options(__doc__, 100, FAULTS)
     parser.add_argument("--pooled", action="store_true", help="with PgBouncer")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    arguments = parser.parse_args()
-    exit_at_sigterm()
-    done, messages, redirects, raced, seed = 0, 0, 0, 0, arguments.seed
+    chosen = parser.parse_args()
+
+    def play(seed: int, folder: Path, faults: int) -> tuple[list[str], Cluster]:
+        return run(seed, folder, faults, chosen.steps, chosen.kinds.split(","), pooled=chosen.pooled)
+
+    messages = done = redirects = raced = 0
     takeovers = list[float]()
-    while done < arguments.faults:
-        faults = min(10, arguments.faults - done)
-        with folder_for("cluster") as folder:
-            wrong, cluster = run(
-                seed, folder, faults, arguments.steps, arguments.kinds.split(","), pooled=arguments.pooled
-            )
-            done += cluster.kills
-            takeovers += cluster.figures.takeovers
-            redirects, raced = redirects + cluster.redirects, raced + len(cluster.raced)
-            confirmed = sum(map(len, cluster.accounts.confirmed.values()))
-            messages += confirmed
-            print(
-                f"seed {seed}: {done} faults ({' '.join(cluster.figures.faults)}), {confirmed} confirmed in this life, "
-                f"{len(cluster.raced)} namespaces created in races, {len(wrong)} violations",
-                flush=True,
-            )
-            assert not wrong, "\n".join(wrong[:50])
-            assert len(cluster.incarnations) == len(SHARDS), cluster.incarnations
-        seed += 1
+    for cluster in lives("cluster", chosen, play, len(SHARDS)):
+        messages, done = messages + cluster.confirmed, done + cluster.kills
+        takeovers += cluster.figures.takeovers
+        redirects, raced = redirects + cluster.redirects, raced + len(cluster.raced)
     print(f"{messages} confirmed deliveries over {done} faults, none lost, none unmarked twice")
     print(f"{raced} namespaces created in races, each in one shard; {redirects} redirects")
-    if takeovers:
-        takeovers.sort()
-        print(f"takeover after a kill: median {takeovers[len(takeovers) // 2]:.2f} s, longest {takeovers[-1]:.2f} s")
+    show("takeover after a kill", takeovers)
     return 0
 
 

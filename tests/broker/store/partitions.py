@@ -13,9 +13,7 @@ Packets between two of them are dropped where they arrive: no error reaches the 
 
 from __future__ import annotations
 
-import argparse
 import os
-import random
 import re
 import socket
 import subprocess
@@ -28,8 +26,7 @@ from typing import Self
 
 from tests.postgres import USER, Database, Server
 
-from .kill import exit_at_sigterm, folder_for
-from .takeover import LEASE, NAMES, SUPERSEDED, Pair, Process
+from .takeover import LEASE, NAMES, SUPERSEDED, Pair, Process, lives, options
 
 FAULTS = ("owner_database", "owner_all", "owner_clients", "owner_follower", "follower_database")
 NET = "10.231.7"
@@ -197,25 +194,13 @@ def run(seed: int, folder: Path, faults: int, steps: int, kinds: Sequence[str]) 
 
 
 def main() -> int:
-    """Run lives of ten faults each until all are done."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--faults", type=int, default=20)
-    parser.add_argument("--kinds", default=",".join(FAULTS))
-    parser.add_argument("--steps", type=int, default=800, help="of the clients, between two faults")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    arguments = parser.parse_args()
-    exit_at_sigterm()
-    done, seed = 0, arguments.seed
-    while done < arguments.faults:
-        with folder_for("partitions") as folder:
-            faults = min(10, arguments.faults - done)
-            wrong, pair = run(seed, folder, faults, arguments.steps, arguments.kinds.split(","))
-            done += pair.kills
-            confirmed = sum(map(len, pair.accounts.confirmed.values()))
-            print(f"seed {seed}: {done} faults ({' '.join(pair.figures.faults)}), {confirmed} confirmed, "
-                  f"{len(wrong)} violations", flush=True)  # fmt: skip
-            assert not wrong, "\n".join(wrong[:50])
-        seed += 1
+    chosen = options(__doc__, 20, FAULTS, steps=800).parse_args()
+
+    def play(seed: int, folder: Path, faults: int) -> tuple[list[str], Pair]:
+        return run(seed, folder, faults, chosen.steps, chosen.kinds.split(","))
+
+    for _ in lives("partitions", chosen, play):
+        pass
     return 0
 
 

@@ -44,12 +44,12 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPResponse
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.postgres import USER, Database, Pooler, Server
 
@@ -324,6 +324,11 @@ class Pair(Life):
         self.brokers = [self.new_broker(name, f"--shard={shard}") for name in names]
         self._clients: set[Tracked] = set()
         self._standbys: list[Standby] = []
+
+    @property
+    def confirmed(self) -> int:
+        """Deliveries."""
+        return sum(map(len, self.accounts.confirmed.values()))
 
     # -- the brokers ------------------------------------------------------------------------------------------------
 
@@ -637,6 +642,9 @@ class Pair(Life):
         owner.start()
 
 
+P = TypeVar("P", bound=Pair)
+
+
 def run(
     seed: int,
     folder: Path,
@@ -648,59 +656,102 @@ def run(
     away: float | None = None,
 ) -> tuple[list[str], Pair]:
     """One life: a database, two brokers, so many faults. Returns what is wrong."""
+    with serving(pooled=pooled) as (database, pooler):
+        pair = Pair(seed, database, folder, kinds, pooler=pooler, away=away)
+        return pair.play(faults, steps), pair
+
+
+@contextmanager
+def serving(*, pooled: bool, connections: int = 60) -> Iterator[tuple[Database, Pooler | None]]:
+    """A database of a server of its own, which accepts so many connections.
+
+    Args:
+        pooled: with PgBouncer before it.
+    """
     with ExitStack() as stack:
-        server = Server()
+        server = Server(max_connections=str(connections))
         stack.callback(server.close)
         server.start()
         pooler = None
         if pooled:
             pooler = Pooler(server)
             stack.callback(pooler.close)
-        pair = Pair(seed, Database(server), folder, kinds, pooler=pooler, away=away)
-        return pair.play(faults, steps), pair
+        yield Database(server), pooler
 
 
-def main() -> int:
-    """Run lives of ten faults each until all are done."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--faults", type=int, default=200)
-    parser.add_argument("--kinds", default=",".join(FAULTS))
-    parser.add_argument("--steps", type=int, default=STEPS, help="of the clients, between two faults")
-    parser.add_argument("--pooled", action="store_true", help="with PgBouncer, which cannot follow a promotion here")
-    parser.add_argument("--away", type=float, help="seconds for which a restarted database is away")
+def options(about: str | None, faults: int, kinds: Sequence[str], steps: int = STEPS) -> argparse.ArgumentParser:
+    """The options of a program that plays lives, and what they are if not given.
+
+    Args:
+        about: the program's docstring.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--faults", type=int, default=faults)
+    parser.add_argument("--kinds", default=",".join(kinds))
+    parser.add_argument("--steps", type=int, default=steps, help="of the clients, between two faults")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    arguments = parser.parse_args()
+    return parser
+
+
+def lives(
+    name: str,
+    chosen: argparse.Namespace,
+    play: Callable[[int, Path, int], tuple[list[str], P]],
+    incarnations: int = 1,
+) -> Iterator[P]:
+    """Play lives of ten faults each until all are done; what is wrong in one ends the program.
+
+    Args:
+        name: of the program.
+        chosen: its options.
+        play: one life, by seed, folder and number of faults. Returns what is wrong, and who lived.
+        incarnations: of brokers that clients see in a life; one for each shard.
+    """
     exit_at_sigterm()
-    done, messages, lost, seed = 0, 0, 0, arguments.seed
-    takeovers, returns = list[float](), list[float]()
-    while done < arguments.faults:
-        kinds = [kind for kind in arguments.kinds.split(",") if not (arguments.pooled and kind in UNPOOLED)]
-        faults = min(10, arguments.faults - done)
-        with folder_for("takeover") as folder:
-            wrong, pair = run(
-                seed, folder, faults, arguments.steps, kinds, pooled=arguments.pooled, away=arguments.away
-            )
-            done += pair.kills
-            takeovers += pair.figures.takeovers
-            returns += pair.figures.returns
-            lost += pair.figures.lost
-            confirmed = sum(map(len, pair.accounts.confirmed.values()))
-            messages += confirmed
+    done, seed = 0, chosen.seed
+    while done < chosen.faults:
+        with folder_for(name) as folder:
+            wrong, lived = play(seed, folder, min(10, chosen.faults - done))
+            done += lived.kills
             print(
-                f"seed {seed}: {done} faults ({' '.join(pair.figures.faults)}), {confirmed} confirmed in this life, "
-                f"{len(wrong)} violations",
+                f"seed {seed}: {done} faults ({' '.join(lived.figures.faults)}), {lived.confirmed} confirmed in this "
+                f"life, {len(wrong)} violations",
                 flush=True,
             )
             assert not wrong, "\n".join(wrong[:50])
-            assert len(pair.incarnations) == 1, pair.incarnations
+            assert len(lived.incarnations) == incarnations, lived.incarnations
+        yield lived
         seed += 1
+
+
+def show(what: str, seconds: Sequence[float]) -> None:
+    """Print how long something took, if it has happened."""
+    if seconds:
+        longest = max(seconds)
+        print(f"{what}: median {sorted(seconds)[len(seconds) // 2]:.2f} s, longest {longest:.2f} s")
+
+
+def main() -> int:
+    parser = options(__doc__, 200, FAULTS)
+    parser.add_argument("--pooled", action="store_true", help="with PgBouncer, which cannot follow a promotion here")
+    parser.add_argument("--away", type=float, help="seconds for which a restarted database is away")
+    chosen = parser.parse_args()
+    kinds = [kind for kind in chosen.kinds.split(",") if not (chosen.pooled and kind in UNPOOLED)]
+
+    def play(seed: int, folder: Path, faults: int) -> tuple[list[str], Pair]:
+        return run(seed, folder, faults, chosen.steps, kinds, pooled=chosen.pooled, away=chosen.away)
+
+    messages = done = lost = 0
+    takeovers, returns = list[float](), list[float]()
+    for pair in lives("takeover", chosen, play):
+        messages, done, lost = messages + pair.confirmed, done + pair.kills, lost + pair.figures.lost
+        takeovers += pair.figures.takeovers
+        returns += pair.figures.returns
     print(f"{messages} confirmed deliveries over {done} faults, none lost, none unmarked twice")
     if lost:
         print(f"but for what {lost} writes were about that replicas lacked: all of these were announced")
-    for what, seconds in (("takeover after a kill", takeovers), ("clients get on after a restart", returns)):
-        if seconds:
-            seconds.sort()
-            print(f"{what}: median {seconds[len(seconds) // 2]:.2f} s, longest {seconds[-1]:.2f} s")
+    show("takeover after a kill", takeovers)
+    show("clients get on after a restart", returns)
     return 0
 
 
