@@ -183,15 +183,15 @@ def test_a_purge_stops_when_its_client_disconnects(api: Api) -> None:
 def test_a_scrape_stops_when_its_client_disconnects(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
-    def totals(*given: Any) -> Any:
+    def totals(scraped: Broker, *given: Any) -> Any:
         done.append("began")
-        return Totals(*given)
+        scraped.scheduler.turn = 0  # it goes no further until the client is gone
+        return Totals(scraped, *given)
 
     monkeypatch.setattr(metrics, "Totals", totals)
     monkeypatch.setattr(metrics, "_text", lambda *_: done.append("ended"))
     with EmbeddedBroker(http=True) as broker:
         broker.call(lambda b: [b.namespace("n").create(f"queue:{number}") for number in range(3 * TURN)])
-        broker.call(lambda b: setattr(b.scheduler, "turn", 0))
         with socket.create_connection(("127.0.0.1", int(broker.http_url.rpartition(":")[2]))) as client:
             client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
             end = time.monotonic() + DEADLINE
