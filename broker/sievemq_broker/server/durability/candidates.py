@@ -123,7 +123,6 @@ class Candidate:
     def failed(self, error: StoreError) -> None:
         """It cannot be followed."""
         self.failure = error
-        self.drop()
         self._choice.failed(self)
 
 
@@ -156,6 +155,8 @@ class Candidates:
         self._when_taken: Callable[[Candidate], None] = lambda candidate: None
         self._when_failed: Callable[[StoreError], None] = lambda error: None
         self._is_wanted = True
+        #: Completed when the leases of shards that were dropped are closed.
+        self._closing: list[asyncio.Future[None]] = []
         self._abandon: Callable[[], object] = lambda: None
 
     async def take(self, keep: Callable[[Candidate, Slot], Keeper]) -> Candidate:
@@ -216,9 +217,10 @@ class Candidates:
             seconds: that this waits for their leases at most.
         """
         self._waiting.clear()
-        closing = [closed for each in self.followed.values() if (closed := each.drop()) is not None]
-        if closing:
-            await asyncio.wait(closing, timeout=seconds)
+        for each in self.followed.values():
+            self._drop(each)
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=seconds)
 
     def ask_for(self, shard: str) -> None:
         """Ask the owner of a shard to hand it over to this process.
@@ -240,6 +242,11 @@ class Candidates:
                 found.setdefault(text, []).append(name)
         every = len(self.followed)
         return [text if len(names) == every else f"shard {', '.join(names)}: {text}" for text, names in found.items()]
+
+    def _drop(self, candidate: Candidate) -> None:
+        closed = candidate.drop()
+        if closed is not None:
+            self._closing.append(closed)
 
     def _start_next(self) -> None:
         if not self._waiting:
@@ -273,12 +280,13 @@ class Candidates:
         self.followed = {candidate.name: candidate}
         self._waiting.clear()
         for each in others:
-            each.drop()
+            self._drop(each)
         self._when_taken(candidate)
 
     def failed(self, candidate: Candidate) -> None:
         """A candidate cannot be followed: go on with the others."""
         assert candidate.failure is not None
+        self._drop(candidate)
         if all(each.failure is not None for each in self.followed.values()):
             self._when_failed(candidate.failure)
             return
