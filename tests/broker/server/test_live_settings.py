@@ -402,7 +402,7 @@ def test_a_signal_applies_the_limits_of_connections_and_memory(tmp_path: Path, m
     reread = partial(load, {"port": 0, "http": False}, {}, file)
     with EmbeddedBroker(settings=reread().settings) as broker:
         in_broker(broker, lambda server: server.live.reread_with(reread))
-        factory = ConnectionFactory(broker.url)
+        factory = ConnectionFactory(f"{broker.url}?reconnect=0")
         with factory.create_connection() as first:
             with pytest.raises(JMSException, match="max_connections"):
                 factory.create_connection()

@@ -66,7 +66,8 @@ def test_only_those_whose_messages_are_not_on_disk_wait_for_it(broker: EmbeddedB
                 quick.send(echo, str(number))
                 assert echoes.receive(SOON).get_text() == str(number)
             assert echoes.receive_no_wait() is None
-            with context(broker) as late:  # a new one is welcomed
+            brief = ConnectionFactory(f"{broker.url}?close_timeout=10")  # its end waits for the disk, too
+            with brief.create_context() as late:  # a new one is welcomed
                 late.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT).send(echo, "late")
                 assert echoes.receive(SOON).get_text() == "late"
             assert broker.call(lambda domain: domain.namespace("default").queue("queue:stored").in_flight) == 1
