@@ -315,7 +315,7 @@ class MessageWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Every task has staged its rows."""
-        if publish_all(messages, self._options, self._key, 0) is None:
+        if publish_all(messages, self._options, self._key, 0) is None and self._options.write_id:
             log.warning(
                 "nothing was sent: writeId %r was written to %s before, whatever its rows were",
                 self._options.write_id,
@@ -355,9 +355,9 @@ class MessageWriter(DataSourceArrowWriter):
         except BaseException:
             self.abort([])
             raise
-        if sent is None and not self._options.write_id:  # the answer was lost, not the batch
-            sent = sum(each.messages for each in done)
-        return sent or 0
+        if self._options.dry_run or self._options.write_id:
+            return sent or 0
+        return sum(each.messages for each in done)  # its key is new: nothing was sent before
 
 
 def _key_of(options: WriteOptions) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +13,8 @@ pytest.importorskip("pyspark", reason="needs the extra `spark`")
 import pyarrow as pa
 from tests.client.relay import Relay
 
-from sievemq import JMSException
+from sievemq import Connection, JMSException
+from sievemq.staging import publish
 from sievemq_broker import EmbeddedBroker
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.options import WriteOptions
@@ -131,6 +132,38 @@ def test_two_urls_that_lead_to_one_shard(
         for _ in range(2):
             driver.commit(written)
         assert (waiting(a), waiting(b)) == (["1", "3"], ["2"])
+
+
+def test_a_shard_whose_answer_is_lost(
+    pair: tuple[EmbeddedBroker, EmbeddedBroker], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The request is repeated, and answered that the batch was published before: by this write, if it has no name."""
+    a, b = pair
+
+    def twice(connection: Connection, key: str, batch: int, names: Iterable[str]) -> int | None:
+        first = publish(connection, key, batch, names)
+        return publish(connection, key, batch, names) if connection.get_meta_data().shard == "b" else first
+
+    monkeypatch.setattr("sievemq_spark.writer.publish", twice)
+    assert writer(a.url, b.url).send(Frame(rows(*FOUR))) == 4  # type: ignore[arg-type]
+    driver = writer(b.url)
+    driver.commit([driver.write(rows(("5", "b")))])
+    assert (waiting(a), waiting(b), caplog.messages) == (["1", "4"], ["2", "3", "5"], [])
+    dry = writer(a.url, b.url, dryRun="true")
+    assert dry.send(Frame(rows(*FOUR))) == 0  # type: ignore[arg-type]
+
+
+class Frame:
+    """A frame of one partition, as far as a write needs one."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+
+    def mapInArrow(self, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: str) -> Frame:
+        return Frame(task(self._batches))
+
+    def collect(self) -> list[dict[str, Any]]:
+        return [row for batch in self._batches for row in batch.to_pylist()]
 
 
 def test_a_shard_that_forgot_its_part_when_the_other_was_published(
