@@ -281,6 +281,7 @@ def test_each_value_changes_what_is_rendered() -> None:
         ({"database.url": "mysql://db/x"}, "/database/url"),
         ({"shards": ["A.b"]}, "/shards/0"),
         ({"shards": ["a", "a"]}, "/shards"),
+        ({"shards": ["a", "brokers"]}, "/shards/1"),
     ],
 )
 def test_wrong_values_are_refused(values: dict[str, Any], text: str) -> None:
