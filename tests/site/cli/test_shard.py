@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.broker.server.http.cluster import Cluster
 
+from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.server import Server
 
 from .conftest import Sievemq
@@ -48,6 +50,24 @@ def test_shards_are_listed_with_their_owners(sievemq: Sievemq, cluster: Cluster)
         ["b", "0", "(none)", "", "0", ""],
     ]
     assert sievemq("shard", "patterns").lines == ["pattern\tshard", "a-*\ta", "b-*\tb", "default\ta"]
+
+
+def test_an_empty_list_of_patterns_names_its_possible_reasons(
+    sievemq: Sievemq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    rights = [{"may": ["view"], "destination": "*", "namespace": "a-1"}]
+    with ExitStack() as stack:
+        cluster = Cluster(stack, settings={"users": {"ann": {"password": "x", "rights": rights}}})
+        cluster.tables.patterns = {"a-*": "a"}
+        monkeypatch.setenv("SIEVEMQ_HTTP_URL", cluster["a"].http_url)
+        monkeypatch.setenv("SIEVEMQ_USER", "ann")
+        monkeypatch.setenv("SIEVEMQ_PASSWORD", "x")
+        outcome = sievemq("shard", "patterns")
+        assert (outcome.code, outcome.err) == (0, "no patterns, or no right to see them\n")
+    with EmbeddedBroker(http=True) as broker:
+        outcome = sievemq("shard", "patterns", "--http", broker.http_url)
+        assert (outcome.code, outcome.err) == (0, "this broker is not part of a cluster\n")
 
 
 def test_names_and_patterns_are_assigned(sievemq: Sievemq, cluster: Cluster) -> None:

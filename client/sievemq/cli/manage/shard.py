@@ -42,9 +42,10 @@ def ls(port: Port, *, as_json: LinesOption = False) -> None:
 @grouped
 def patterns(port: Port, *, as_json: LinesOption = False) -> None:
     """List the patterns that choose the shard of a new namespace, in order: the first that fits applies."""
-    print_rows(
-        port.api().get("/shards")["patterns"], _PATTERNS, as_json, "no patterns: names are spread over all shards"
-    )
+    answer = port.api().get("/shards")
+    # The broker shows none to a user without the right to view everything.
+    nothing = "no patterns, or no right to see them" if answer["cluster"] else "this broker is not part of a cluster"
+    print_rows(answer["patterns"], _PATTERNS, as_json, nothing)
 
 
 @shard.command()

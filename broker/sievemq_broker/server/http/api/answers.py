@@ -515,7 +515,10 @@ class Shards(Answer, kw_only=True):
 
     cluster: Annotated[bool, Meta(description="Several brokers share the namespaces (setting `shards`).")]
     shards: list[Shard]
-    patterns: Annotated[list[Pattern], Meta(description="In order: the first that fits applies to a new name.")]
+    patterns: Annotated[
+        list[Pattern],
+        Meta(description="In order: the first that fits applies to a new name. Empty without the right to view all."),
+    ]
 
 
 class Assigned(Answer, kw_only=True):
