@@ -97,6 +97,9 @@ def test_a_shard_is_moved_by_the_broker_that_shall_have_it(
     assert sievemq("shard", "move", "a", "--to", "127.0.0.1").code == 0
     outcome = sievemq("shard", "move", "a", "--to", b.http_url, "--http", "https://127.0.0.1:1")
     assert (outcome.code, "has no TLS: nothing is sent there" in outcome.err) == (1, True)
+    for neither in ("", "127.0.0.1:7681"):
+        outcome = sievemq("shard", "move", "a", "--to", neither)
+        assert (outcome.code, "is no URL of a management port; write it as http" in outcome.err) == (2, True)
     assert asked == ["a", "a"]
 
 

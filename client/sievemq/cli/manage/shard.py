@@ -12,6 +12,7 @@ from sievemq.cli.exits import USAGE
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Port
 from sievemq.cli.manage.output import Columns, number, print_rows
+from sievemq.cli.management_url import split_http
 from sievemq.cli.show import harmless
 from sievemq_core.output import complain, report
 
@@ -85,6 +86,7 @@ def move(
     at = urlsplit(api.url)
     host = f"[{to}]" if ":" in to else to
     url = to if "://" in to else f"{at.scheme}://{host}{f':{at.port}' if at.port else ''}"
+    split_http(url)  # such as HOST:PORT is neither
     answer: dict[str, Any] = api.at(url).post(f"{_of(shard)}/actions/take", {})
     of = "which has no owner" if answer["owner"] is None else f"and its owner at {harmless(answer['owner'])} ends"
     report(f"{harmless(url)} takes shard {harmless(shard)}, {of}")
