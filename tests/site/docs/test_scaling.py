@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from benchmarks import cores
 from tests.postgres import Server
 
-from .test_high_availability import WAIT, free_port
+from .test_high_availability import WAIT, run_commands
 
 TEXT = (Path(__file__).parents[3] / "docs/scaling.md").read_text(encoding="utf-8")
 PORTS = ("7672", "7673", "7674", "7680", "7681", "7682")
@@ -33,27 +30,13 @@ def test_rates_follow_from_the_processor_time_of_a_message() -> None:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_the_commands_of_a_first_cluster_run(postgres: Server, tmp_path: Path) -> None:
-    command = tmp_path / "sievemq"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from sievemq.cli import main; main()" "$@"\n')
-    command.chmod(0o700)
     begin, *blocks = re.findall(r"(?ms)^```sh\n(.*?)^```$", TEXT.split("\n## A first cluster\n")[1].split("\n## ")[0])
     for port in PORTS[3:]:
         begin = re.sub(rf"(--http-port {port} .*\n)", rf"\1{WAIT.format(port)}", begin, count=1)
     roles = "".join(f"curl -s http://127.0.0.1:{port}/activez; echo\n" for port in PORTS[3:])
     wait = f'until [ "$(({roles}) | grep -c owner)" = 2 ]; do sleep 0.1; done\n{roles}'
     text = "\n".join([begin, wait, *blocks, "kill $(jobs -p) 2> /dev/null", "wait"])
-    for port in PORTS:
-        text = text.replace(port, str(free_port()))
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("SIEVEMQ_")}
-    environment |= {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "DATABASE": postgres.new_database(),
-        "SIEVEMQ_BEAT_SECONDS": "0.1",
-    }
-    done = subprocess.run(
-        ["timeout", "100", "bash", "-uo", "pipefail", "-c", text],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    done = run_commands(text, PORTS, postgres, tmp_path, seconds=100)
     said = [json.loads(line) for line in re.findall(r"(?m)^\{.*\}$", done.stdout)]
     owned = sorted(each["shard"] for each in said if each["role"] == "owner")
     assert (len(said), owned) == (3, ["a", "b"]), done.stdout + done.stderr
