@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,13 +38,17 @@ def test_every_schema_that_is_referred_to_is_there(api: Api) -> None:
 
 # -- made-up requests -------------------------------------------------------------------------------------------------
 
+ADMIN = {"Authorization": "Basic " + b64encode(b"admin:a").decode()}
 ADDRESSES = ("queue:orders", "topic:prices", "queue:DLQ.orders", "orders", "queue:none")
 
 
 @pytest.fixture(scope="module")
 def busy() -> Iterator[EmbeddedBroker]:
-    """A broker with something in it: found by some of the requests, deleted by others."""
-    with EmbeddedBroker(http=True, settings={"max_memory_bytes": "64MiB"}) as broker:
+    """A broker with something in it: found by some of the requests, deleted by others.
+
+    It has a user: a made-up request could add the first one, after which all requests without one are refused.
+    """
+    with EmbeddedBroker(http=True, settings={"max_memory_bytes": "64MiB", "users": {"admin": "a"}}) as broker:
         yield broker
 
 
@@ -84,9 +89,9 @@ def test_made_up_requests(busy: EmbeddedBroker, operation: str) -> None:
         status_code_conformance,
     ]
     method, path = operation.split(" ")
-    api = Api(busy)
+    api = Api(busy, **ADMIN)
     fill(api)
-    schema = schemathesis.openapi.from_url(f"{busy.http_url}/openapi.json")
+    schema = schemathesis.openapi.from_url(f"{busy.http_url}/openapi.json", headers=ADMIN)
     declared = schema[f"/api/v1{path}"][method]
     known = {
         "ns": st.sampled_from(["default", "default", "a/b", "no such"]),
@@ -107,7 +112,7 @@ def test_made_up_requests(busy: EmbeddedBroker, operation: str) -> None:
             for name in case.path_parameters or ():
                 if name in choice:
                     case.path_parameters[name] = choice[name]
-        answer = case.call()
+        answer = case.call(headers=ADMIN)
         if answer.status_code == 413:  # so much was made up that nobody looked at it: rejected in its own way
             assert answer.json()["error"] == "REQUEST_TOO_LARGE"
             return
