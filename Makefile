@@ -95,11 +95,13 @@ compiled: ## the fast tests of what is compiled, on a wheel that is (LEVEL=3: as
 		-n $(WORKERS) --dist worksteal -m "not slow and not docker and not spark" $(COMPILED_TESTS) $(ARGS); fi
 
 # The tests of a file stay together: what they share takes long to make. They wait more than others, and come last.
+# Only files with slow tests are collected: all files take each worker longer than many a test.
 slow: WORKERS := 5
+slow: SLOW_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.slow' tests)
 slow: ## the tests that take longer: whole demo, deep queues, killed brokers, the console in Chromium
 	@.ci/venv dev
 	@.ci/chromium || true
-	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "slow and not docker and not spark" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "slow and not docker and not spark" $(SLOW_TESTS) $(ARGS)
 
 docker: ## the tests of the image, where a Docker engine answers
 	@.ci/venv dev
