@@ -11,16 +11,17 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.interop import fetch
 from tests.interop.attempts import Worker, attempts
 from tests.interop.results import Result, from_go, from_junit, from_tap
-from tests.interop.takeovers import takeovers
+from tests.interop.takeovers import redirects, takeovers
 
 from sievemq_broker import EmbeddedBroker
 
@@ -487,17 +488,18 @@ def _qpid_jms_attempts(stage: Stage) -> Run:
 
 # -- takeovers --------------------------------------------------------------------------------------------------------
 
+_Play = Callable[[Sequence[str | Path]], list[Result]]
 
-def _stomppy_takeovers(stage: Stage) -> Run:
+
+def _stomppy_brokers(play: _Play, stage: Stage) -> Run:
     program = fetch.python(_STOMPPY_NOW)
-    return Run(_STOMPPY_NOW.partition("==")[2], takeovers((program, PROGRAMS / "takeover_stomp.py")))
+    return Run(_STOMPPY_NOW.partition("==")[2], play((program, PROGRAMS / "takeover_stomp.py")))
 
 
-def _qpid_jms_takeovers(stage: Stage) -> Run:
+def _qpid_jms_brokers(play: _Play, stage: Stage) -> Run:
     libraries = fetch.maven(*_QPID)
     classes = stage.compiled(libraries, PROGRAMS / "TakeoverJms.java")
-    command = ("java", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{libraries}", "TakeoverJms")
-    return Run(_QPID_JMS, takeovers(command))
+    return Run(_QPID_JMS, play(("java", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{libraries}", "TakeoverJms")))
 
 
 #: Every suite, in the order of the page.
@@ -577,6 +579,20 @@ SUITES = (
         "Qpid JMS, deliveries and attempts", "AMQP", "Maven Central; `attempts.py`, `AttemptsJms.java`",
         _qpid_jms_attempts,
     ),
-    Suite("stomp.py, takeovers", "STOMP", "PyPI; `takeovers.py`, `takeover_stomp.py`", _stomppy_takeovers),
-    Suite("Qpid JMS, takeovers", "AMQP", "Maven Central; `takeovers.py`, `TakeoverJms.java`", _qpid_jms_takeovers),
+    Suite(
+        "stomp.py, takeovers", "STOMP", "PyPI; `takeovers.py`, `takeover_stomp.py`",
+        partial(_stomppy_brokers, takeovers),
+    ),
+    Suite(
+        "Qpid JMS, takeovers", "AMQP", "Maven Central; `takeovers.py`, `TakeoverJms.java`",
+        partial(_qpid_jms_brokers, takeovers),
+    ),
+    Suite(
+        "stomp.py, redirects", "STOMP", "PyPI; `takeovers.py`, `takeover_stomp.py`",
+        partial(_stomppy_brokers, redirects),
+    ),
+    Suite(
+        "Qpid JMS, redirects", "AMQP", "Maven Central; `takeovers.py`, `TakeoverJms.java`",
+        partial(_qpid_jms_brokers, redirects),
+    ),
 )  # fmt: skip

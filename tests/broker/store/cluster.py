@@ -51,7 +51,8 @@ class Cluster(Pair):
     """Three shards on four processes.
 
     Attributes:
-        target: the shard whose owner is disturbed now.
+        targets: shards whose owners are disturbed.
+        target: the one of them whose owner is disturbed now.
         redirects: that clients have followed.
         raced: by namespace that clients have created at a time, what they have sent there and was confirmed.
     """
@@ -65,6 +66,7 @@ class Cluster(Pair):
         pooler: Pooler | None = None,
         away: float | None = None,
     ) -> None:
+        self.targets: Sequence[str] = SHARDS
         self.target = SHARDS[0]
         self.redirects = 0
         self.raced: dict[str, set[str]] = defaultdict(set)
@@ -210,7 +212,7 @@ class Cluster(Pair):
     # -- faults -----------------------------------------------------------------------------------------------------
 
     def disturb(self) -> None:
-        self.target = self.random.choice(SHARDS)
+        self.target = self.random.choice(self.targets)
         self.wish = (f"--shard={self.target}",)
         super().disturb()
 

@@ -17,9 +17,12 @@ public class TakeoverJms {
     public static void main(String[] arguments) throws Exception {
         String hosts = Arrays.stream(System.getenv("BROKERS").split(","))
             .map(host -> "amqp://" + host + "?amqp.idleTimeout=2000").collect(Collectors.joining(","));
+        String namespace = System.getenv("NAMESPACE");
+        String login = System.getenv("LOGIN");
         JmsConnectionFactory factory = new JmsConnectionFactory("failover:(" + hosts + ")"
-            + "?failover.reconnectDelay=50&failover.maxReconnectDelay=500&jms.connectTimeout=2000");
-        Connection connection = factory.createConnection();
+            + "?failover.reconnectDelay=50&failover.maxReconnectDelay=500&jms.connectTimeout=2000"
+            + (namespace.isEmpty() ? "" : "&failover.nested.amqp.vhost=%2F" + namespace));
+        Connection connection = login.isEmpty() ? factory.createConnection() : factory.createConnection(login, "secret");
         connection.start();
         Session receiving = connection.createSession(Session.AUTO_ACKNOWLEDGE);
         Queue queue = receiving.createQueue("orders");

@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+from urllib.parse import urlsplit
 
 import stomp
 
@@ -10,6 +11,10 @@ SOON = 2.0
 BETWEEN_SENDS, BETWEEN_ROUNDS = 0.002, 0.1
 
 HOSTS = [(host, int(port)) for host, _, port in (each.rpartition(":") for each in os.environ["BROKERS"].split(","))]
+VHOST = f"/{os.environ['NAMESPACE']}" if os.environ["NAMESPACE"] else None
+LOGIN = os.environ["LOGIN"] or None
+#: Redirects in a round that are followed.
+MOST = 4
 
 said = threading.Lock()
 enough = threading.Event()
@@ -23,12 +28,20 @@ def say(line):
 class Inbox(stomp.ConnectionListener):
     def __init__(self, connection):
         self.connection = connection
-        self.connected, self.lost = threading.Event(), threading.Event()
+        self.answered, self.lost = threading.Event(), threading.Event()
+        self.accepted, self.redirect = False, None
         self.receipts = set()
         self.changed = threading.Condition()
 
     def on_connected(self, frame):
-        self.connected.set()
+        self.accepted = True
+        self.answered.set()
+
+    def on_error(self, frame):
+        if "redirect" in frame.headers:
+            url = urlsplit(frame.headers["redirect"])
+            self.redirect = url.hostname, url.port
+        self.answered.set()
 
     def on_message(self, frame):
         say(("again " if frame.headers.get("redelivered") == "true" else "got ") + frame.body)
@@ -54,15 +67,21 @@ class Inbox(stomp.ConnectionListener):
 
 def connected():
     while True:
-        for host in HOSTS:
-            connection = stomp.Connection12([host], reconnect_attempts_max=1, heartbeats=(1000, 1000), timeout=SOON)
+        hosts = list(HOSTS)
+        for host in hosts:
+            connection = stomp.Connection12(
+                [host], reconnect_attempts_max=1, heartbeats=(1000, 1000), timeout=SOON, vhost=VHOST
+            )
             inbox = Inbox(connection)
             connection.set_listener("", inbox)
             try:
-                connection.connect()
-                if inbox.connected.wait(SOON):
+                connection.connect(LOGIN, "")
+                inbox.answered.wait(SOON)
+                if inbox.accepted:
                     connection.subscribe("/queue/orders", id="1", ack="client-individual")
                     return inbox
+                if inbox.redirect is not None and len(hosts) < len(HOSTS) + MOST:
+                    hosts.append(inbox.redirect)
             except (stomp.exception.StompException, OSError):
                 pass
             try:
