@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import yaml
 from release import interpreters, notes
 from release.build import differences, sums
+from release.install import PROMISES
 
 from sievemq import ConnectionFactory
 from sievemq_broker import EmbeddedBroker
@@ -167,6 +170,16 @@ def test_jobs_end_and_may_only_read(name: str) -> None:
     publishing = {"release.yml": ["publish"], "site.yml": ["deploy"]}
     assert [key for key, job in jobs.items() if "permissions" in job] == publishing.get(name, [])
     assert all(jobs[key]["if"] == "github.ref_type == 'tag'" for key in publishing.get(name, []))
+
+
+def test_the_wheel_on_other_systems_has_to_load_what_its_extras_promise() -> None:
+    commands = [step["run"].split() for step in workflow("ci.yml")["jobs"]["systems"]["steps"] if "run" in step]
+    installed, tried = commands
+    assert installed[-1] == '".[broker,test]"'
+    promise = PROMISES["broker"]
+    named = [(option, name) for option, name in pairwise(tried) if option.startswith("--")]
+    assert {name for option, name in named if option == "--but"} == {*promise.but}
+    assert {name for option, name in named if option == "--whole"} == {"sievemq_core", "sievemq_broker"}
 
 
 def test_only_a_tag_is_published_after_all_was_checked() -> None:
