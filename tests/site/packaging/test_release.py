@@ -182,6 +182,13 @@ def test_the_wheel_on_other_systems_has_to_load_what_its_extras_promise() -> Non
     assert {name for option, name in named if option == "--whole"} == {"sievemq_core", "sievemq_broker"}
 
 
+def test_wheels_of_other_systems_are_built_with_a_uv_at_hand() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["tool"]["cibuildwheel"]["build-frontend"] == "build[uv]"
+    (building,) = (step for step in steps("release.yml") if step.get("uses", "").startswith("pypa/cibuildwheel@"))
+    assert building["with"]["extras"] == "uv"
+
+
 def test_only_a_tag_is_published_after_all_was_checked() -> None:
     publish = workflow("release.yml")["jobs"]["publish"]
     assert publish["if"] == "github.ref_type == 'tag'"
