@@ -199,8 +199,6 @@ def test_only_a_tag_is_published_after_all_was_checked() -> None:
 
 
 def test_every_supported_python_is_tested_and_gets_a_wheel() -> None:
-    import tomllib
-
     jobs = workflow("ci.yml")["jobs"]
     tested = [jobs["test"]["steps"][1]["with"]["python-version"], *jobs["pythons"]["strategy"]["matrix"]["python"]]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
