@@ -41,7 +41,6 @@ def run(command: Sequence[str], folder: Path | None = None, environment: Mapping
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=1800,
         check=False,
     )
     if done.returncode != 0:
