@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,6 +44,13 @@ def test_it_opens_with_the_two_commands() -> None:
     commands = [line.partition("#")[0].strip() for line in BLOCKS[0].text.splitlines()]
     assert commands == ["make run", "make test"]
     assert README.index("SieveMQ is an in-memory") < README.index("```sh") < README.index("```python")
+
+
+def test_it_names_every_extra_of_users() -> None:
+    offered = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    section = README.partition("\n## Install\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"sievemq\[(\w+)\]|`(\w+)`", section))
+    assert offered.keys() - {"".join(name) for name in named} == {"dev", "fuzz", "site"}  # these are for contributors
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"\bmake ([a-z][a-z-]*)", README))))
