@@ -134,9 +134,16 @@ class Release:
         twine = str(Path(sys.executable).with_name("twine"))
         run([twine, "check", "--strict", *map(str, files)])
         self.say("contents as they have to be; twine check --strict passes")
+        self._check_workflows()
+
+    def _check_workflows(self) -> None:
+        workflows = [str(path) for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))]
+        zizmor = [str(Path(sys.executable).with_name("zizmor")), "--offline", "--no-progress", "--pedantic"]
+        run([*zizmor, *workflows, str(ROOT / ".github" / "dependabot.yml")])
+        self.say("zizmor finds nothing in the workflows")
         if go := shutil.which("go"):
-            run([go, "run", ACTIONLINT, *map(str, sorted((ROOT / ".github" / "workflows").glob("*.yml")))], ROOT)
-            self.say("actionlint finds nothing in the workflows")
+            run([go, "run", ACTIONLINT, *workflows], ROOT)
+            self.say("actionlint finds nothing in them")
 
     def install(self, extras: Sequence[str]) -> None:
         """Install into empty environments, each file and each extra with pip and with uv, and use it there.
