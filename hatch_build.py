@@ -92,13 +92,14 @@ def compile_to(folder: Path, sources: list[str]) -> None:
     except SystemExit as error:
         raise RuntimeError(f"SIEVEMQ_COMPILE: mypyc refuses the sources, see above (exit code {error.code}).") from None
     if os.name == "posix":
-        for extension in extensions:
-            # Generated C has no reader. gcc also looks for warnings that -w hides; for this one it takes four times as
-            # long as to compile.
-            extension.extra_compile_args += ["-w", "-Wno-misleading-indentation"]
-            # The same bytes, whatever the folders are called of the C sources, of mypyc's and of Python's headers.
-            folders = scratch, Path(mypyc.__file__).parent, sysconfig.get_path("include")
-            extension.extra_compile_args += ["-g0", *(f"-ffile-prefix-map={each}=." for each in folders)]
+        # Generated C has no reader. gcc also looks for warnings that -w hides; for this one it takes four times as long
+        # as to compile.
+        options = ["-w", "-Wno-misleading-indentation", "-g0"]
+        # The same bytes, whatever the folders are called of the C sources, of mypyc's and of Python's headers.
+        folders = scratch, Path(mypyc.__file__).parent, sysconfig.get_path("include")
+        options += [f"-ffile-prefix-map={each}=." for each in folders]
+        for extension in extensions:  # which share one list
+            extension.extra_compile_args = [*extension.extra_compile_args, *options]
 
     class Build(build_ext):  # type: ignore[misc]  # setuptools has no types
         """Links without the folder of this machine's Python, which a Python of pyenv asks for and no module needs."""
