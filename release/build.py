@@ -59,11 +59,11 @@ def has_changes(root: Path) -> bool:
     return run(["git", "status", "--porcelain"], root) != ""
 
 
-def export(root: Path, folder: Path) -> None:
-    """Write the files of the commit into a new folder: what is not committed is not released."""
+def export(root: Path, name: str, folder: Path) -> None:
+    """Write the files of a commit into a new folder: what is not committed is not released."""
     folder.mkdir(parents=True)
     archive = folder.with_suffix(".tar")
-    run(["git", "archive", "--format", "tar", "--output", str(archive), "HEAD"], root)
+    run(["git", "archive", "--format", "tar", "--output", str(archive), name], root)
     with tarfile.open(archive) as members:
         members.extractall(folder, filter="data")
     archive.unlink()

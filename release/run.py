@@ -49,6 +49,7 @@ class Release:
         self._level = level
         self._pythons = {version: path for version, path in interpreters.found().items() if version in pythons}
         self._begun = time.monotonic()
+        self._commit = commit(ROOT)  # of the beginning: another may be checked out meanwhile
         self._sdist = self._wheel = Path()
         self._compiled: list[Path] = []
 
@@ -65,7 +66,7 @@ class Release:
         version = notes.version()
         changelog = notes.CHANGELOG.read_text(encoding="utf-8")
         if tag is None:
-            self.say(f"a rehearsal of {version}, from commit {commit(ROOT).name}")
+            self.say(f"a rehearsal of {version}, from commit {self._commit.name}")
             if has_changes(ROOT):
                 self.say("the tree has changes that are not committed: they are not in it")
             try:
@@ -76,7 +77,7 @@ class Release:
             raise ReleaseError(f"the tag is {tag}, and the version {version}: python -m release.notes --begin")
         if has_changes(ROOT):
             raise ReleaseError("the tree has changes that are not committed")
-        self.say(f"release {version}, from commit {commit(ROOT).name}")
+        self.say(f"release {version}, from commit {self._commit.name}")
         return notes.notes(changelog, version)
 
     def build(self, twice: bool) -> None:
@@ -100,8 +101,8 @@ class Release:
 
     def _build(self, name: str) -> tuple[Path, Path, list[Path]]:
         folder = WORK / name
-        export(ROOT, folder / "tree")
-        builder = Builder(commit(ROOT).epoch, self._level or 0)
+        export(ROOT, self._commit.name, folder / "tree")
+        builder = Builder(self._commit.epoch, self._level or 0)
         sdist = builder.sdist(folder / "tree", folder / "dist")
         wheel = builder.wheel(sdist, folder / "dist")
         self.say(f"{sdist.name}, and from it {wheel.name}")
@@ -194,7 +195,7 @@ class Release:
     def _sbom(self, extra: str, place: Environment) -> None:
         (name,) = (name for name, its in SBOMS.items() if its == extra)
         path = self._out / f"sievemq-{name}.cdx.json"
-        write_sbom(path, place.program("python"), commit(ROOT).epoch)
+        write_sbom(path, place.program("python"), self._commit.epoch)
         self.say(f"SBOM: {path.name}")
 
     def _place(self) -> Path:
