@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from sievemq_spark.errors import NoArchiveError, NoDestinationError
-from sievemq_spark.files import Files, finish, literal
+from sievemq_spark.file_systems import on_files
+from sievemq_spark.files import Files, literal
 from sievemq_spark.misfits import require_columns, require_files
+from sievemq_spark.replacement import finish
 from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, PARTITIONS, ddl
 from sievemq_spark.times import day_of
 
@@ -100,7 +102,7 @@ def archive(spark: SparkSession, messages: DataFrame, path: str) -> Archived:
             or holds something else.
     """
     require_messages(messages)
-    Files(spark, path).require_writable()
+    on_files(spark, path, lambda place: place.require_writable())
     return _add(spark, messages, path, COLUMNS, KEY)
 
 
@@ -194,7 +196,7 @@ def archive_stream(
         name: value for name, value in (("user", user), ("password", password), ("selector", selector)) if value
     }
     ReadOptions.read({name.lower(): value for name, value in options.items()})
-    Files(spark, path).require_writable()
+    on_files(spark, path, lambda place: place.require_writable())
     place = checkpoint or f"{path.rstrip('/')}/_checkpoint"  # what begins with _ is no part of the archive
     fates = Archived(0, 0)
     if outcomes:  # first: what becomes of a message is known from the moment its tap is made, and that is made now
@@ -278,10 +280,13 @@ def _raw(spark: SparkSession, path: str, columns: Mapping[str, str]) -> DataFram
 
 def _require_files(spark: SparkSession, path: str, columns: Mapping[str, str]) -> bool:
     """False if there are none; raise if one is damaged or holds something else."""
-    place = Files(spark, path)
-    found = list(place.parquet())
-    require_files(place, found, columns)
-    return bool(found)
+
+    def require(place: Files) -> bool:
+        found = list(place.parquet())
+        require_files(place, found, columns)
+        return bool(found)
+
+    return on_files(spark, path, require)
 
 
 def _none_at(path: str) -> NoArchiveError:
@@ -294,7 +299,7 @@ def require_archive(spark: SparkSession, path: str) -> None:
     Raises:
         NoArchiveError: there is none.
     """
-    if next(Files(spark, path).parquet(), None) is None:
+    if not on_files(spark, path, lambda place: place.has_parquet()):
         raise _none_at(path)
 
 
@@ -310,12 +315,15 @@ def require_destination(spark: SparkSession, path: str, destination: str, *, emp
     Raises:
         NoDestinationError: it has no such destination; the text names those that it has.
     """
-    place = Files(spark, path)
-    folders = {part for name, _ in place.parquet() for part in name.split("/")}
-    if emptied:
-        folders.update(
-            name for space in place.names("") if space.startswith("namespace=") for name in place.names(space)
-        )
+
+    def names(place: Files) -> list[str]:
+        folders = [part for name, _ in place.parquet() for part in name.split("/")]
+        if emptied:
+            spaces = [name for name in place.names("") if name.startswith("namespace=")]
+            folders += [name for space in spaces for name in place.names(space)]
+        return sorted(set(folders))
+
+    folders = on_files(spark, path, names)
     found = {unquote(part.removeprefix("destination=")) for part in folders if part.startswith("destination=")}
     if destination not in found:
         raise NoDestinationError(

@@ -1,6 +1,6 @@
 """Many small files of an archive become few. Never lost, never doubled, also when the job is killed in the middle.
 
-The new files take the place of the old ones as files.py says. What is not described there may be the work of a
+The new files take the place of the old ones as replacement.py says. What is not described there may be the work of a
 job that runs: only the next compaction drops it.
 """
 
@@ -10,12 +10,15 @@ import uuid
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sievemq_spark.archive import outcomes_of, require_archive
 from sievemq_spark.errors import PipelineError
-from sievemq_spark.files import WORK, Files, Replacement, decide, finish, literal
+from sievemq_spark.file_systems import on_files
+from sievemq_spark.files import Files, literal
 from sievemq_spark.misfits import require_files
+from sievemq_spark.replacement import WORK, Replacement, decide, finish
 from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, PARTITIONS
 
 if TYPE_CHECKING:
@@ -72,39 +75,45 @@ def compact(spark: SparkSession, path: str, *, files: int = 4) -> Compacted:
 
 def _compact(spark: SparkSession, path: str, files: int, columns: Mapping[str, str]) -> Compacted:
     finish(spark, path)
-    place = Files(spark, path)
-    place.delete(WORK)  # what a job left that was killed before it had decided anything
+    drop = partial(on_files, spark, path, lambda place: place.delete(WORK))
+    drop()  # what a job left that was killed before it had decided anything
+    root, listed = on_files(spark, path, lambda place: place.listed())
     folders: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    for name, size in place.parquet():
+    for name, size in listed:
         folders[name.rpartition("/")[0]].append((name, size))
     crowded = {folder: found for folder, found in folders.items() if len(found) >= files}
-    require_files(place, [each for found in crowded.values() for each in found], columns)
+    inside = [each for found in crowded.values() for each in found]
+    on_files(spark, path, lambda place: require_files(place, inside, columns))
     job = uuid.uuid4().hex
     moves: list[Replacement] = []
     messages = 0
     for folder, found in sorted(crowded.items()):
-        staged = f"{WORK}/{job}/{folder}"
-        messages += _rewrite(spark, place, [name for name, _ in found], sum(size for _, size in found), staged, columns)
-        new = [name for name in place.names(staged) if name.endswith(".parquet")]
-        moves.append({"folder": folder, "staged": staged, "new": new, "old": [name for name, _ in found]})
+        staged, old = f"{WORK}/{job}/{folder}", [name for name, _ in found]
+        size = sum(size for _, size in found)
+        messages += _rewrite(spark, [f"{root}/{name}" for name in old], size, f"{root}/{staged}", columns)
+        written = on_files(spark, path, partial(_names, folder=staged))
+        new = [name for name in written if name.endswith(".parquet")]
+        moves.append({"folder": folder, "staged": staged, "new": new, "old": old})
     if moves:
-        decide(place, job, moves)
+        decide(spark, path, job, moves)
         finish(spark, path)
-        place.delete(WORK)
+        drop()
     return Compacted(
         len(moves), sum(len(move["old"]) for move in moves), sum(len(move["new"]) for move in moves), messages
     )
 
 
-def _rewrite(
-    spark: SparkSession, place: Files, names: list[str], size: int, staged: str, columns: Mapping[str, str]
-) -> int:
+def _names(place: Files, folder: str) -> list[str]:
+    return place.names(folder)
+
+
+def _rewrite(spark: SparkSession, paths: list[str], size: int, staged: str, columns: Mapping[str, str]) -> int:
     fields = ", ".join(f"`{name}` {kind}" for name, kind in columns.items() if name not in PARTITIONS)
-    frame = spark.read.schema(fields).parquet(*(literal(place.at(name)) for name in names))
+    frame = spark.read.schema(fields).parquet(*map(literal, paths))
     pieces = max(1, -(-size // TARGET_BYTES))
     spread = frame.repartitionByRange(pieces, "timestamp", "seq") if pieces > 1 else frame.coalesce(1)
-    spread.sortWithinPartitions("timestamp", "seq").write.option("compression", "zstd").parquet(place.at(staged))
-    before, after = frame.count(), spark.read.schema(fields).parquet(literal(place.at(staged))).count()
+    spread.sortWithinPartitions("timestamp", "seq").write.option("compression", "zstd").parquet(staged)
+    before, after = frame.count(), spark.read.schema(fields).parquet(literal(staged)).count()
     if before != after:
         raise PipelineError(f"{before} messages became {after} while they were rewritten; nothing was changed")
     return after

@@ -176,11 +176,7 @@ def _footer(place: Files, name: str, size: int) -> str:
     """The file's columns; equal for files of equal schemas."""
     if not size:  # Spark passes over it without a word
         raise PipelineError(f"{DAMAGED}: {place.at(name)} is empty. Restore or remove it")
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,import-not-found]
-
     try:
         return place.parquet_schema(name)
-    except Py4JJavaError as error:
-        cause: Any = error.java_exception
-        said = str(cause.getMessage()).removeprefix(f"{place.at(name)} ").split("\n")[0]
-        raise PipelineError(f"{DAMAGED}: {place.at(name)} ({said}). Restore or remove it") from None
+    except OSError as error:
+        raise PipelineError(f"{DAMAGED}: {place.at(name)} ({error}). Restore or remove it") from None

@@ -8,7 +8,8 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from sievemq_spark.archive import OUTCOMES, outcomes_of, require_archive, require_destination
-from sievemq_spark.files import Files, finish
+from sievemq_spark.file_systems import on_files
+from sievemq_spark.replacement import finish
 from sievemq_spark.times import UNDATED
 
 if TYPE_CHECKING:
@@ -51,11 +52,11 @@ def expire(
     require_archive(spark, path)
     if destination is not None:
         require_destination(spark, path, destination, emptied=True)
-    place = Files(spark, path)
     found: list[tuple[str, int]] = []
     for root, prefix in ((path, ""), (outcomes_of(path), f"{OUTCOMES}/")):
         finish(spark, root)
-        found += [(prefix + name, size) for name, size in Files(spark, root).parquet()]
+        _, listed = on_files(spark, root, lambda place: place.listed())
+        found += [(prefix + name, size) for name, size in listed]
     folders: dict[str, list[int]] = defaultdict(list)
     for name, size in found:
         folder = name.rpartition("/")[0]
@@ -67,6 +68,6 @@ def expire(
         if UNDATED < day < before and destination in (None, unquote(values.get("destination", ""))):
             folders[folder].append(size)
     if not dry_run:
-        for folder in folders:
-            place.delete(folder)
+        days = list(folders)
+        on_files(spark, path, lambda place: place.delete_all(days))
     return Expired(sorted(folders), sum(map(len, folders.values())), sum(map(sum, folders.values())))

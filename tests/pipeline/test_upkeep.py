@@ -13,7 +13,8 @@ import pytest
 from sievemq_spark.archive import archive, read_archive
 from sievemq_spark.compaction import compact
 from sievemq_spark.errors import NoArchiveError, NoDestinationError, PipelineError
-from sievemq_spark.files import WORK, Files
+from sievemq_spark.hadoop_files import HadoopFiles
+from sievemq_spark.replacement import WORK
 from sievemq_spark.retention import expire
 from sievemq_spark.schema import COLUMNS, ddl
 from sievemq_spark.times import day_of, time_of
@@ -84,12 +85,12 @@ class Killed(BaseException):
 def test_killed_at_any_point(spark: Any, crowded: str, monkeypatch: pytest.MonkeyPatch, verb: str, after: bool) -> None:
     """Before or after any step: whoever opens the archive next sees each message once."""
     expected = contents(spark, crowded)
-    real = getattr(Files, verb)
+    real = getattr(HadoopFiles, verb)
     made = 100
     for step in range(100):
         deadline = Deadline(real, step, after)
         with monkeypatch.context() as patched:
-            patched.setattr(Files, verb, deadline.method())
+            patched.setattr(HadoopFiles, verb, deadline.method())
             try:
                 compact(spark, crowded)
             except Killed:
@@ -113,7 +114,7 @@ class Deadline:
         self.real, self.left, self.after, self.passed = real, calls, after, False
 
     def method(self) -> Any:
-        def dying(place: Files, *arguments: Any, **options: Any) -> Any:
+        def dying(place: HadoopFiles, *arguments: Any, **options: Any) -> Any:
             if self.left > 0:
                 self.left -= 1
                 return self.real(place, *arguments, **options)
@@ -129,22 +130,22 @@ def test_killed_in_a_rename_that_is_a_copy_and_a_delete(
     spark: Any, crowded: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in an object store, which renames nothing and replaces no file by it."""
-    expected, real = contents(spark, crowded), Files.rename
+    expected, real = contents(spark, crowded), HadoopFiles.rename
 
-    def begun(place: Files, name: str, to: str) -> None:
+    def begun(place: HadoopFiles, name: str, to: str) -> None:
         if not name.endswith(".parquet"):
             return real(place, name, to)
         shutil.copy(Path(crowded, name), Path(crowded, to))
         raise Killed
 
-    def renamed(place: Files, name: str, to: str) -> None:
+    def renamed(place: HadoopFiles, name: str, to: str) -> None:
         assert not place.exists(to)
         real(place, name, to)
 
-    monkeypatch.setattr(Files, "rename", begun)
+    monkeypatch.setattr(HadoopFiles, "rename", begun)
     with pytest.raises(Killed):
         compact(spark, crowded)
-    monkeypatch.setattr(Files, "rename", renamed)
+    monkeypatch.setattr(HadoopFiles, "rename", renamed)
     assert contents(spark, crowded) == expected
     assert files(crowded) == 2
 
@@ -165,14 +166,14 @@ def test_a_reader_takes_nothing_from_a_compaction_that_runs(
     spark: Any, crowded: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader or writer between its steps, against the documents, still loses nothing."""
-    real = Files.write
+    real = HadoopFiles.write
 
-    def read_first(place: Files, name: str, text: str) -> None:
+    def read_first(place: HadoopFiles, name: str, text: str) -> None:
         assert contents(spark, crowded) == list(range(53))
         assert archive(spark, rows(spark, range(10)), crowded).added == 0
         real(place, name, text)
 
-    monkeypatch.setattr(Files, "write", read_first)
+    monkeypatch.setattr(HadoopFiles, "write", read_first)
     assert compact(spark, crowded).messages == 50
     assert contents(spark, crowded) == list(range(53))
     assert files(crowded) == 2
