@@ -16,10 +16,9 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from sievemq import Connection, ConnectionFactory, JMSException, Queue
-from sievemq.url import parse_url
 from sievemq_core.message.dead_letters import PREFIX
 from sievemq_spark.errors import NoDestinationError
-from sievemq_spark.options import ReadOptions, broker_name
+from sievemq_spark.options import ReadOptions, place_name
 
 T = TypeVar("T")
 
@@ -72,7 +71,7 @@ class Link:
                     raise
                 if self._patience > PATIENCE and str(error) != last:
                     last = str(error)
-                    log.warning("waiting for %s: %s", broker_name(parse_url(self._where[0])), error)
+                    log.warning("waiting for %s: %s", place_name(self._where[0]), error)
                 time.sleep(_PAUSE)
 
     def _connection(self) -> Connection:

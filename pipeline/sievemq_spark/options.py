@@ -78,6 +78,12 @@ def broker_name(url: BrokerURL) -> str:
     return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in url.hosts)
 
 
+def place_name(text: str) -> str:
+    """Where a URL leads: :func:`broker_name`, and the namespace, since a broker redirects to the owners of others."""
+    url = parse_url(text)
+    return f"{broker_name(url)}/{url.namespace}" if url.namespace else broker_name(url)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
     url: str = "sievemq://127.0.0.1:7672"

@@ -22,7 +22,7 @@ from sievemq.taps import find_destinations
 from sievemq.url import parse_url
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.links import PATIENCE, Link, connect, is_lost
-from sievemq_spark.options import ReadOptions, broker_name
+from sievemq_spark.options import ReadOptions, broker_name, place_name
 
 #: Seconds after which a shard that is away is looked for again; or five times as long as the last look lasted, in which
 #: the other shards waited.
@@ -93,7 +93,7 @@ class _Entry:
     def go(self, error: JMSException, pause: float) -> None:
         """It could not be reached, and is looked for again after some seconds."""
         if not self.again:
-            name = self.shard or broker_name(parse_url(self.url))
+            name = self.shard or place_name(self.url)
             log.warning("%s is away; the query goes on without it until it is back: %s", name, error)
         self.again = time.monotonic() + pause
 

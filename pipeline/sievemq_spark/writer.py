@@ -33,13 +33,12 @@ from pyspark.sql.types import StructType
 from sievemq import Connection, Destination, JMSException, MessageProducer, Session
 from sievemq.messages import received
 from sievemq.staging import LEASE, discard, publish, stage
-from sievemq.url import parse_url
 from sievemq_core.message.envelope import BODY, DELIVERY_MODE, DELIVERY_TIME, PRIORITY, PROPERTIES, EnvelopeFields
 from sievemq_spark.columns import TYPES
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.links import PATIENCE, Link, connect, is_lost
 from sievemq_spark.misfits import misspelled
-from sievemq_spark.options import WriteOptions, broker_name, destination_of
+from sievemq_spark.options import WriteOptions, destination_of, place_name
 from sievemq_spark.outgoing import check_name, outgoing
 from sievemq_spark.routes import Routes
 from sievemq_spark.schema import COLUMNS
@@ -280,7 +279,7 @@ def publish_all(messages: list[WriterCommitMessage | None], options: WriteOption
         if error.get_error_code() == "RESOURCE_ALLOCATION":
             count = sum(each.messages for each in done)
             hint = f". All {count} become visible together; the option transactionSize sends them in parts"
-        there = ", ".join(broker_name(parse_url(url)) for url in sent)
+        there = ", ".join(place_name(url) for url in sent)
         which = f"only those for {there} were" if there else "none of them was"
         raise PipelineError(f"the messages of this batch could not be published, {which}: {error}{hint}") from error
     new = [count for count in sent.values() if count is not None]

@@ -7,11 +7,11 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from tests.broker.store.sharing import DEADLINE, LONG, Cluster, SharingBroker
+from tests.broker.store.sharing import DEADLINE, cluster
 
 from sievemq import JMSException, JMSSecurityException
 from sievemq_broker import EmbeddedBroker
@@ -186,23 +186,6 @@ async def test_the_faster_of_two_redirects_wins(api: Api) -> None:
 
 
 # -- a cluster ------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def cluster() -> Iterator[tuple[SharingBroker, SharingBroker, SharingBroker]]:
-    """The owners of a and b, and a spare. Namespace `space` is in b."""
-    cluster = Cluster("a", "b")
-    cluster.rows["space"] = "b"
-    with ExitStack() as stack:
-        brokers = []
-        for number in range(3):
-            broker = SharingBroker(
-                cluster.worlds, LONG, store="postgresql://nobody@nowhere/none", settings={"shards": "a,b"}
-            )
-            brokers.append(stack.enter_context(broker))
-            if number < 2:
-                broker.wait_until_serving(DEADLINE)
-        yield brokers[0], brokers[1], brokers[2]
 
 
 async def test_a_connection_is_resumed_behind_a_redirect_and_nothing_is_lost_or_doubled(api: Api) -> None:

@@ -7,7 +7,7 @@ import http.client
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -263,6 +263,23 @@ class SharingBroker(EmbeddedBroker):
         if self._asks:
             server.ask_for(self._asks)
         return server
+
+
+@contextmanager
+def cluster() -> Iterator[tuple[SharingBroker, SharingBroker, SharingBroker]]:
+    """The owners of a and b, and a spare. Namespace `mine` is in a, `space` in b."""
+    tables = Cluster("a", "b")
+    tables.rows |= {"mine": "a", "space": "b"}
+    with ExitStack() as stack:
+        brokers = []
+        for number in range(3):
+            broker = SharingBroker(
+                tables.worlds, LONG, store="postgresql://nobody@nowhere/none", settings={"shards": "a,b"}
+            )
+            brokers.append(stack.enter_context(broker))
+            if number < 2:
+                broker.wait_until_serving(DEADLINE)
+        yield brokers[0], brokers[1], brokers[2]
 
 
 def hosts(*brokers: EmbeddedBroker) -> str:
