@@ -6,7 +6,7 @@ flight belong to their consumers and are never touched."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -413,13 +413,21 @@ def waiting(
     return [entry for entry in found if entry.state <= STRAY], None
 
 
-#: Orders of scheduled messages: by what they are sorted, before their sequence.
+def _first(_: Entry) -> int:
+    return 0
+
+
+#: Orders of scheduled messages: by what they are sorted, before their queue and sequence.
 _ORDERS: Final[Mapping[str, Callable[[Entry], int]]] = {
     "due": lambda entry: entry.due,
     "-due": lambda entry: -entry.due,
     "size": lambda entry: len(entry.envelope.packed),
     "-size": lambda entry: -len(entry.envelope.packed),
+    "destination": _first,
 }
+
+Place = tuple[int, str, int]
+"""The place of a message in a list: by what that is sorted, then its queue and its sequence there."""
 
 
 def scheduled(
@@ -439,8 +447,19 @@ def scheduled(
         now: ms epoch.
         sort: `due` for the earliest first, `size` for the smallest; with `-` in front the other way round.
     """
-    entries = list(queue.scheduled.values())
-    return _smallest(queue, entries, condition, DELAYED, queue.complete, _ORDERS[sort], after, limit, budget)
+    return _of_one(queue, _delayed([queue]), condition, DELAYED, _ORDERS[sort], after, limit, budget)
+
+
+def scheduled_in(
+    queues: Iterable[Queue], after: Place | None, limit: int, now: int, budget: Budget, sort: str = "due"
+) -> Task[tuple[list[tuple[Queue, Entry]], Place | None]]:
+    """The same of several queues.
+
+    Args:
+        queues: each has some: a step meets one message.
+        sort: as of :func:`scheduled`; or `destination`, by the queue.
+    """
+    return _smallest(_delayed(queues), None, DELAYED, _ORDERS[sort], after, limit, budget)
 
 
 def held(
@@ -453,57 +472,77 @@ def held(
         budget.spend(1 + len(consumer.window) // _LISTED)
         if budget.spent:
             yield
-    return (yield from _smallest(queue, entries, condition, HELD, queue.sequence, _first, after, limit, budget))
+    latest = queue.sequence
+    found = ((queue, entry) for entry in entries if entry.sequence <= latest)
+    return (yield from _of_one(queue, found, condition, HELD, _first, after, limit, budget))
 
 
-def _first(_: Entry) -> int:
-    return 0
+def _delayed(queues: Iterable[Queue]) -> Iterator[tuple[Queue, Entry]]:
+    for queue in queues:
+        latest = queue.complete
+        yield from ((queue, entry) for entry in list(queue.scheduled.values()) if entry.sequence <= latest)
 
 
-def _smallest(
+def _of_one(
     queue: Queue,
-    entries: Iterable[Entry],
+    found: Iterable[tuple[Queue, Entry]],
     condition: Condition | None,
     state: int,
-    latest: int,
     order: Callable[[Entry], int],
     after: tuple[int, int] | None,
     limit: int,
     budget: Budget,
 ) -> Task[tuple[list[Entry], tuple[int, int] | None]]:
-    """The first of many entries, in an order in which they are not stored."""
-    best: list[tuple[tuple[int, int], Entry]] = []
-    chunk: list[tuple[tuple[int, int], Entry]] = []
-    for entry in entries:
+    """The first of many messages of one queue: places without its name."""
+    place = None if after is None else (after[0], queue.label, after[1])
+    page, last = yield from _smallest(found, condition, state, order, place, limit, budget)
+    return [entry for _, entry in page], None if last is None else (last[0], last[2])
+
+
+def _smallest(
+    found: Iterable[tuple[Queue, Entry]],
+    condition: Condition | None,
+    state: int,
+    order: Callable[[Entry], int],
+    after: Place | None,
+    limit: int,
+    budget: Budget,
+) -> Task[tuple[list[tuple[Queue, Entry]], Place | None]]:
+    """The first of many messages, in an order in which they are not stored."""
+    best: list[tuple[Place, Queue, Entry]] = []
+    chunk: list[tuple[Place, Queue, Entry]] = []
+    for queue, entry in found:
         budget.spend(1)
         if budget.spent:
             yield
-        if entry.state != state or entry.sequence > latest:
+        if entry.state != state:
             continue
-        place = (order(entry), entry.sequence)
+        place = (order(entry), queue.label, entry.sequence)
         if after is not None and place <= after:
             continue
         if condition is not None:
             budget.spend(units(condition, entry.envelope))
             if not queue.backlog.matching(condition, entry):
                 continue
-        chunk.append((place, entry))
+        chunk.append((place, queue, entry))
         if len(chunk) > TURN:
             best = sorted([*best, *chunk])[: limit + 1]
             chunk.clear()
     best = sorted([*best, *chunk])[: limit + 1]
-    page: list[Entry] = []
+    page: list[tuple[Queue, Entry]] = []
+    last: Place | None = None
     size = 0
-    for number, (place, entry) in enumerate(best[:limit], 1):
+    for number, (place, queue, entry) in enumerate(best[:limit], 1):
         if entry.state == state:
-            page.append(entry)
+            page.append((queue, entry))
             size += _shown_bytes(entry)
             budget.spend(body_units(entry.envelope))
             if budget.spent:
                 yield
         if number < len(best) and (number == limit or size >= PAGE_BYTES):
-            return [entry for entry in page if entry.state == state], place
-    return [entry for entry in page if entry.state == state], None
+            last = place
+            break
+    return [(queue, entry) for queue, entry in page if entry.state == state], last
 
 
 def _shown_bytes(entry: Entry) -> int:

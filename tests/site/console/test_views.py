@@ -344,12 +344,18 @@ def test_dead_letters_by_reason(page: Page, shop_broker: EmbeddedBroker) -> None
 
 def test_scheduled(page: Page, shop_broker: EmbeddedBroker) -> None:
     open_view(page, shop_broker, "#/default/scheduled")
-    rows = page.rows("Scheduled in queue:emails")
+    rows = page.rows("Scheduled")
     assert len(rows) == 4
-    assert re.search(r"\d\d:\d\d:\d\d in \d+ m", rows[0][1])
-    assert rows[0][2] == "reminder"
-    page.click("a", "All of them")
-    page.until("location.hash.includes('/destination/') && document.querySelector('th[aria-sort=ascending]')")
+    assert rows[0][1] == "queue:emails"
+    assert re.search(r"\d\d:\d\d:\d\d in \d+ m", rows[0][2])
+    assert rows[0][3] == "reminder"
+    page.shows("4 messages", ".tools")
+    page.click("th button", "Due")
+    page.until("location.hash === '#/default/scheduled?sort=-due'")
+    page.until(f"!document.querySelector('tbody tr').innerText.includes({rows[0][0]!r})")
+    assert [row[0] for row in page.rows("Scheduled")] == [row[0] for row in reversed(rows)]
+    open_view(page, shop_broker, "#/default/destination/queue%3Aemails/scheduled")
+    page.until("document.querySelector('th[aria-sort=ascending]')")
     page.until("document.querySelectorAll('tbody tr').length === 4")
     first = page.rows("Scheduled in queue:emails")[0]
     page.click("th button", "Due")

@@ -388,3 +388,23 @@ def test_scheduled_messages_are_sorted(api: Api, context: JMSContext) -> None:
     assert paged(api, path, "messages", "size", sort="-size") == sizes[::-1]
     assert paged(api, path, "messages", "size") == [sizes[2], sizes[0], sizes[1]]
     assert paged(api, path, "messages", "size", sort="-due") == [sizes[1], sizes[0], sizes[2]]
+
+
+def test_scheduled_messages_of_all_queues_are_sorted_and_found(api: Api, context: JMSContext) -> None:
+    producer = context.create_producer()
+    for name, text, delay in (("b", "aa", 3), ("a", "a", 3), ("b", "aaa", 1), ("a", "aaaa", 2)):
+        producer.set_delivery_delay(3_600_000 * delay).send(context.create_queue(name), text)
+    api.ok("POST", f"{at('queue:b')}/messages", {"body": "waits"})
+
+    def sizes(**query: object) -> str:
+        rows = pages(api, "scheduled", "messages", preview=9, **query)
+        return " ".join(f"{row['destination'][6:]}{len(row['preview'])}" for row in rows)
+
+    assert sizes(sort="-due").split()[2:] == ["a4", "b3"]
+    assert sizes().split()[:2] == ["b3", "a4"]
+    assert sizes(sort="size") == "a1 b2 b3 a4"
+    assert sizes(sort="-size") == "a4 b3 b2 a1"
+    assert sizes(sort="destination") == "a1 a4 b2 b3"
+    assert sizes(sort="destination", like="B") == "b2 b3"
+    whole = api.get("scheduled", limit=1)
+    assert (whole["total"], whole["messages"][0]["may"]) == (4, ["send", "consume", "browse", "manage", "view"])

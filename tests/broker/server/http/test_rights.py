@@ -58,6 +58,9 @@ def test_lists_omit_destinations_without_the_right_to_view(guarded: EmbeddedBrok
     assert [row["address"] for row in found["destinations"]] == ["queue:orders.eu", "queue:stock"]
     assert found["total"] == 2
     assert anna.get("dead-letters") == {"queues": [], "total": 0, "next": None}
+    later = {"body": "x", "delivery_delay": 3_600_000}
+    as_user(guarded, "admin").ok("POST", f"{at('queue:secret')}/messages", later)
+    assert anna.get("scheduled") == {"messages": [], "total": 0, "next": None}
     assert anna.get("/api/v1/connections")["total"] == 0
     facts = anna.get("/api/v1/broker")
     assert (facts["user"], facts["namespaces"], facts["destinations"], facts["totals"]["enqueued"]) == ("anna", 1, 2, 1)

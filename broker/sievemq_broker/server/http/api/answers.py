@@ -103,6 +103,21 @@ class Messages(Answer, kw_only=True):
     next: Annotated[str | None, Meta(description="Cursor of the next page; null at the end.")]
 
 
+class ScheduledMessage(Message, kw_only=True):
+    """A scheduled message of one of several queues."""
+
+    destination: str
+    may: list[Verb]
+
+
+class ScheduledMessages(Answer, kw_only=True):
+    """A page of scheduled messages of all queues."""
+
+    messages: list[ScheduledMessage]
+    total: int
+    next: Annotated[str | None, Meta(description="Cursor of the next page; null at the end.")]
+
+
 class Body(Answer, kw_only=True):
     """A body by its type; members of other types are null."""
 

@@ -6,15 +6,19 @@ import re
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from sievemq_broker.domain import management
+from sievemq_broker.domain.namespace import Destination
 from sievemq_broker.domain.publishing import Sends
 from sievemq_broker.domain.queue import Queue
+from sievemq_broker.domain.work import Budget, Task
 from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.compose import compose
 from sievemq_broker.server.http.api.declare import Routes
-from sievemq_broker.server.http.api.pages import decode_cursor, encode_cursor
-from sievemq_broker.server.http.api.shown import Seen, locate, show_details, show_page
+from sievemq_broker.server.http.api.pages import PLACE_UNITS, decode_cursor, encode_cursor, name_matcher
+from sievemq_broker.server.http.api.shown import Seen, locate, show_details, show_messages, show_page
 from sievemq_broker.server.http.errors import ApiError, not_found
 from sievemq_broker.server.http.tasks import run
 from sievemq_broker.session.checks import check_body
@@ -113,6 +117,47 @@ async def list_scheduled(call: Call[requests.ListScheduled, Any]) -> answers.Mes
     rows, last = await run(call.server, partial(show_page, find, query.preview))
     more = None if last is None else encode_cursor(last)
     return answers.Messages(messages=rows, next=more)
+
+
+@routes.add("GET", "/namespaces/{ns}/scheduled", None, answers.ScheduledMessages, query=requests.ListAllScheduled)
+async def list_all_scheduled(call: Call[requests.ListAllScheduled, Any]) -> answers.ScheduledMessages:
+    """Scheduled messages of all queues whose messages the caller may see, those of topics' subscriptions left out."""
+    destinations = list(call.namespace().destinations.values())
+    place = decode_cursor(call.query.cursor, tuple[int, str, int])
+    return await run(call.server, partial(_all_scheduled, call, destinations, place))
+
+
+def _all_scheduled(
+    call: Call[requests.ListAllScheduled, Any],
+    destinations: list[Destination],
+    place: management.Place | None,
+    now: int,
+    budget: Budget,
+) -> Task[answers.ScheduledMessages]:
+    query, identity, space = call.query, call.identity, call.path["ns"]
+    fits = name_matcher(query.like)
+    queues: list[Queue] = []
+    for found in destinations:
+        if budget.spent:
+            yield
+        budget.spend(PLACE_UNITS)
+        if (
+            isinstance(found, Queue)
+            and found.scheduled
+            and fits(found.label.partition(":")[2])
+            and identity.may(Verb.BROWSE, space, found.label)
+        ):
+            queues.append(found)
+    total = sum(len(queue.scheduled) for queue in queues)
+    page, last = yield from management.scheduled_in(queues, place, query.limit, now, budget, query.sort)
+    rows = yield from show_messages([Seen.of(entry) for _, entry in page], query.preview, budget)
+    may = {queue.label: identity.verbs(space, queue.label) for queue, _ in page}
+    messages = [
+        answers.ScheduledMessage(destination=queue.label, may=may[queue.label], **msgspec.structs.asdict(row))
+        for (queue, _), row in zip(page, rows, strict=True)
+    ]
+    more = None if last is None else encode_cursor(last)
+    return answers.ScheduledMessages(messages=messages, total=total, next=more)
 
 
 @routes.add("GET", MESSAGES + "/{id}", Verb.BROWSE, answers.MessageDetails, query=requests.Whole)

@@ -345,6 +345,16 @@ class ListScheduled(Scheduled, kw_only=True):
     ] = "due"
 
 
+class ListAllScheduled(List, kw_only=True):
+    """Parameters of the list of the scheduled messages of all queues."""
+
+    sort: Annotated[
+        Literal["due", "-due", "size", "-size", "destination"],
+        Meta(description="Sort by the time they are due at, by size, or by queue."),
+    ] = "due"
+    preview: Preview = 0
+
+
 class Browse(Scheduled, kw_only=True):
     """Parameters of browsing."""
 

@@ -55,7 +55,7 @@ export async function list(namespace, name, query, signal) {
     return await get(path("namespaces", namespace, name), query, signal);
   } catch (error) {
     if (namespace !== "default" || !isMissing(error, namespace)) throw error;
-    return { [name]: [], queues: [], total: 0, next: null };
+    return { [name]: [], messages: [], queues: [], total: 0, next: null };
   }
 }
 

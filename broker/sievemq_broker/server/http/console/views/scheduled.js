@@ -4,20 +4,26 @@ import { link } from "../address.js";
 import * as api from "../api.js";
 import { act } from "../actions.js";
 import { h } from "../dom.js";
-import { ago, bytes, count, time } from "../format.js";
-import { button, destinationLink, groups, head, nothing, pages } from "../parts.js";
+import { ago, bytes, time } from "../format.js";
+import { Listing } from "../listing.js";
+import { button, destinationLink, nothing, pages } from "../parts.js";
 import { allow, refusal } from "../rights.js";
-import { Table } from "../table.js";
+import { Table, figure } from "../table.js";
 
 const PAGE = 50;
-const TOGETHER = 20; // queues of a page
 
 /** Of one queue. */
 export function scheduledOf(context) {
   const { namespace, address, read: reread } = context;
   let reason = null; // why the user may not cancel
   const pager = pages(context);
-  const table = scheduledTable(namespace, address, reread, () => reason, pager.onsort);
+  const table = new Table({
+    label: `Scheduled in ${address}`,
+    onsort: pager.onsort,
+    key: (row) => row.id,
+    empty: nothing("Nothing is scheduled here."),
+    columns: columns(namespace, reread, () => [address, reason]),
+  });
   const all = button("Cancel several…", async () => (await act(namespace, address, "cancel")) && reread(), "risky");
   const node = h(
     "div",
@@ -46,82 +52,47 @@ export function scheduledOf(context) {
 }
 
 /** Of all queues of a namespace. */
-export default function scheduled(context) {
+export default (context) => {
   const { namespace, read: reread } = context;
-  const pager = pages(context);
-  const none = "Messages sent with a delivery delay wait here, and can be cancelled.";
-  const parts = groups(group, nothing("Nothing is scheduled.", none));
-  const node = h("div", head("Scheduled"), parts.node, pager.node);
+  const where = ({ destination, may }) => [destination, refusal(may, "manage", destination)];
+  const on = {
+    label: "On",
+    kind: "main",
+    sorts: ["destination"],
+    cell: (row) => destinationLink(namespace, row.destination),
+  };
+  return new Listing({
+    label: "Scheduled",
+    nouns: ["message", "messages"],
+    context,
+    load: (asked, signal) => api.list(namespace, "scheduled", asked, signal),
+    rows: "messages",
+    order: "due",
+    search: "Filter by queue",
+    key: (row) => `${row.destination} ${row.id}`,
+    empty: nothing("Nothing is scheduled.", "Messages sent with a delivery delay wait here, and can be cancelled."),
+    columns: columns(namespace, reread, where, on),
+  }).view("Scheduled");
+};
 
-  async function read(signal) {
-    const given = { only: "scheduled", sort: "-scheduled", cursor: pager.cursor, limit: TOGETHER };
-    const list = await api.list(namespace, "destinations", given, signal);
-    const shown = (row) => !row.kind.endsWith("topic") && row.may.includes("browse");
-    const queues = list.destinations.filter(shown);
-    const found = await Promise.all(
-      queues.map((row) => api.get(api.destination(namespace, row.address, "scheduled"), { limit: 10 }, signal)),
-    );
-    pager.update(list.next);
-    parts.update(
-      queues,
-      found.map(({ messages }) => messages),
-    );
-  }
-
-  function group(address) {
-    let reason = null;
-    const table = scheduledTable(namespace, address, reread, () => reason);
-    const words = h("span", { class: "dim" });
-    const all = h("a", { href: link([namespace, "destination", address, "scheduled"]) }, "All of them");
-    return {
-      node: h(
-        "section",
-        h("div", { class: "section-head" }, h("h2", destinationLink(namespace, address), " ", words), all),
-        table.node,
-      ),
-      update(row, rows) {
-        words.textContent = count(row.scheduled, "message");
-        reason = refusal(row.may, "manage", address);
-        table.update(rows);
-      },
-    };
-  }
-
-  return { title: "Scheduled", node, read, query: pager.query };
-}
-
-function scheduledTable(namespace, address, reread, reason, onsort) {
-  return new Table({
-    label: `Scheduled in ${address}`,
-    onsort,
-    key: (row) => row.id,
-    empty: nothing("Nothing is scheduled here."),
-    columns: [
-      {
-        label: "Message",
-        kind: "main code",
-        cell: (row) =>
-          h("a", { href: link([namespace, "destination", address, "messages", row.id]) }, row.message_id ?? row.id),
-      },
-      {
-        label: "Due",
-        kind: "when",
-        sorts: ["due", "-due"],
-        cell: (row) => [time(row.due), " ", h("small", { class: "dim" }, ago(row.due))],
-      },
-      { label: "Type", cell: (row) => row.type ?? "" },
-      { label: "Size", kind: "number", sorts: ["-size", "size"], cell: (row) => bytes(row.size) },
-      {
-        label: "Actions",
-        kind: "actions",
-        cell: (row) =>
-          button(
-            "Cancel",
-            async () => (await act(namespace, address, "cancel", { ids: [row.id] })) && reread(),
-            "small risky",
-            reason(),
-          ),
-      },
-    ],
-  });
+/** @param {(row: any) => any[]} where the queue of a row, and why the user may cancel nothing in it. @param {any} [on] */
+function columns(namespace, reread, where, on = false) {
+  const id = (row) => {
+    const href = link([namespace, "destination", where(row)[0], "messages", row.id]);
+    return h("a", { href }, row.message_id ?? row.id);
+  };
+  const due = (row) => [time(row.due), " ", h("small", { class: "dim" }, ago(row.due))];
+  const cancel = (row) => {
+    const [address, reason] = where(row);
+    const ask = async () => (await act(namespace, address, "cancel", { ids: [row.id] })) && reread();
+    return button("Cancel", ask, "small risky", reason);
+  };
+  return [
+    { label: "Message", kind: "main code", cell: id },
+    on,
+    { label: "Due", kind: "when", sorts: ["due", "-due"], cell: due },
+    { label: "Type", cell: (row) => row.type ?? "" },
+    figure("Size", "size", (row) => bytes(row.size)),
+    { label: "Actions", kind: "actions", cell: cancel },
+  ];
 }
