@@ -221,7 +221,7 @@ def _bytes(value: object) -> int:
         size = int(float(number) * _UNITS[unit])
     except (ValueError, KeyError, OverflowError):
         size = -1
-    if isinstance(value, bool) or size < 0:
+    if isinstance(value, bool) or not 0 <= size < 2**63:
         raise ValueError('must be a number of bytes, such as 1048576 or "64MiB"')
     return size
 
@@ -478,16 +478,16 @@ def load(
     config = config or environ.get(_CONFIG_ENV) or None
     if config is not None:
         for name, value in _read_file(Path(config)).items():
-            values[name] = _parse(name, value, origin := f"file {config}")
+            values[name] = parse_setting(name, value, origin := f"file {config}")
             origins[name] = origin
     for name, (value, variable) in _read_environment(environ).items():
-        values[name] = _parse(name, value, origin := f"environment {variable}")
+        values[name] = parse_setting(name, value, origin := f"environment {variable}")
         origins[name] = origin
     for name, value in (given or {}).items():
         if name not in _FIELDS:
             raise ConfigError(f"{name} ({given_by}) is not a setting{guess(name, _FIELDS)}")
         if value is not None:
-            values[name] = _parse(name, value, given_by)
+            values[name] = parse_setting(name, value, given_by)
             origins[name] = given_by
     _use_definitions(values, origins)
     settings = replace(Settings(), **values)
@@ -600,7 +600,16 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _parse(name: str, value: object, origin: str) -> Any:
+def parse_setting(name: str, value: object, origin: str) -> Any:
+    """The value of a setting.
+
+    Args:
+        value: text, or a TOML value.
+        origin: where it was set, for errors.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
     try:
         return _FIELDS[name].metadata["parse"](value)
     except ValueError as error:

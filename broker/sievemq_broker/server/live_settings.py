@@ -1,4 +1,4 @@
-"""Settings that change while the broker runs: rules of destinations, limits of namespaces, users.
+"""Settings that change while the broker runs: rules of destinations, limits of namespaces, users, limits of the broker.
 
     settings: files, environment, command line ──► Layer.below ─┐
                                                                 ├─► Layer.present ──► the broker
@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Generic, TypeVar
 
 from sievemq_broker import logs
-from sievemq_broker.config import Loaded, Settings
+from sievemq_broker.config import ConfigError, Loaded, Settings, parse_setting
 from sievemq_broker.definitions import parse_hashed_users, user_table
 from sievemq_broker.domain.journal import CHANGED, Journal, Key
 from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy
@@ -36,6 +36,9 @@ _ORDER: Final = "order"
 MOST_PATTERNS: Final = 250
 MOST_USERS: Final = 2_000
 
+#: Settings of one value that change at run time, each by itself.
+VALUES: Final = ("max_connections", "max_memory_bytes")
+
 #: Characters of the name of a changed entry: a longer pattern takes long to compile, and fits no address.
 MOST_CHARACTERS: Final = 1_000
 
@@ -46,6 +49,39 @@ log = logs.get("server")
 
 class RefusedError(Exception):
     """A change that cannot be made at run time; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A setting of one value.
+
+    Attributes:
+        value: as the settings have it; None for `auto`.
+    """
+
+    value: Any
+
+    @property
+    def shown(self) -> Any:
+        """As a file has it."""
+        return "auto" if self.value is None else self.value
+
+
+def values_of(settings: Settings) -> dict[str, Value]:
+    """What settings say of :data:`VALUES`."""
+    return {name: Value(getattr(settings, name)) for name in VALUES}
+
+
+def parse_values(tables: Mapping[str, Any]) -> dict[str, Value]:
+    """Values by name, of tables with `value`.
+
+    Raises:
+        ValueError: one cannot be used.
+    """
+    try:
+        return {name: Value(parse_setting(name, table["value"], "run time")) for name, table in tables.items()}
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +107,7 @@ class Layer(Generic[T]):
     """Entries by name: what the settings say, with the changes at run time on top.
 
     Args:
-        kind: of an entry: `rule`, `limit` or `user`.
+        kind: of an entry: `rule`, `limit`, `user` or `setting`.
         below: what the settings say, in order.
         table: the table that makes an entry, as a file has it.
         parse: makes entries of such tables; raises ValueError.
@@ -315,6 +351,7 @@ class LiveSettings:
         rules: of destinations, by pattern.
         limits: of namespaces, by pattern.
         users: by name; what is below comes from the settings, or from the users file.
+        values: of settings of one value, by name.
         reread: reads the settings again; None if a program gave them.
     """
 
@@ -322,6 +359,9 @@ class LiveSettings:
         self.rules: Layer[DestinationPolicy] = Layer("rule", settings.destinations, rules_of, parse_policies)
         self.limits: Layer[NamespacePolicy] = Layer("limit", settings.namespaces, rules_of, parse_namespaces)
         self.users: Layer[User] = Layer("user", settings.users, user_table, parse_hashed_users, MOST_USERS)
+        self.values: Layer[Value] = Layer(
+            "setting", values_of(settings), lambda value: {"value": value.shown}, parse_values
+        )
         self.reread: Callable[[], Loaded] | None = None
 
     def reread_with(self, reread: Callable[[], Loaded] | None) -> None:
@@ -330,7 +370,18 @@ class LiveSettings:
 
     @property
     def layers(self) -> tuple[Layer[Any], ...]:
-        return self.rules, self.limits, self.users
+        return self.rules, self.limits, self.users, self.values
+
+    @property
+    def max_connections(self) -> int:
+        """Connections that the broker takes now."""
+        return int(self.values.present["max_connections"].value)
+
+    @property
+    def max_memory_bytes(self) -> int | None:
+        """Memory that all messages may take now; None for a share of what there is, 0 for no limit."""
+        limit: int | None = self.values.present["max_memory_bytes"].value
+        return limit
 
     def report_to(self, report: Callable[..., object]) -> None:
         """See :meth:`Layer.report_to`."""
@@ -359,7 +410,9 @@ def table_differences(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> It
 
 
 def difference(there: Any, wanted: Any) -> str:
-    """What differs of a rule, a limit or a user; empty for nothing."""
+    """What differs of a rule, a limit, a user or a setting; empty for nothing."""
+    if isinstance(wanted, Value):
+        return "" if there == wanted else f"{there.shown} becomes {wanted.shown}"
     if isinstance(wanted, User):
         parts = [what for what, name in (("password", "secret"), ("rights", "rights"))
                  if getattr(there, name) != getattr(wanted, name)]  # fmt: skip

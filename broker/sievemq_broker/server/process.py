@@ -256,7 +256,7 @@ async def _serve(server: Server, port: ManagementPort | None, stopping: asyncio.
         return GONE_CODE if _is_gone(server, error) else code
     # Clients may come from here on; what imports for longer than all before it follows now.
     logs.configure(settings.log_level, as_json=settings.json_logs)
-    raise_file_limit(settings.max_connections)
+    raise_file_limit(server.links.limit)
     (log.debug if _for_people(settings) else log.info)(
         "broker.ready",
         url=server.url,

@@ -11,7 +11,6 @@ from sievemq_broker import logs
 from sievemq_broker.config import ConfigError, Loaded, Settings, shown
 from sievemq_broker.server.live_settings import table_differences
 from sievemq_broker.server.server import Phase, Server
-from sievemq_broker.server.watch.resources import raise_file_limit
 
 #: Settings that a reload applies.
 APPLIED: Final = (
@@ -64,8 +63,6 @@ def apply(server: Server, loaded: Loaded) -> list[Difference]:
     applied = [each.name for each in found if each.applied]
     if applied:
         server.use_settings(replace(server.settings, **{name: getattr(loaded.settings, name) for name in applied}))
-        if "max_connections" in applied:
-            raise_file_limit(server.settings.max_connections)
         server.happenings.note("setting.changed", kind="setting", name=", ".join(applied))
     log.info(
         "settings.read", applied=applied, needs_restart=[each.name for each in found if not each.applied]

@@ -28,7 +28,7 @@ from sievemq_broker.protocols import PROTOCOLS, Spoken
 from sievemq_broker.server.credentials.authenticator import Authenticator
 from sievemq_broker.server.credentials.sign_ins import SignIns
 from sievemq_broker.server.credentials.user_store import UserStore
-from sievemq_broker.server.live_settings import LiveSettings
+from sievemq_broker.server.live_settings import LiveSettings, values_of
 from sievemq_broker.server.net.large_frames import share_of
 from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Links, ShardPort
 from sievemq_broker.server.net.listener import Acceptor, ClientPorts, ListenError, make_tls_context
@@ -41,6 +41,7 @@ from sievemq_broker.server.watch.follower_attention import FollowerAttention
 from sievemq_broker.server.watch.happenings import Happenings
 from sievemq_broker.server.watch.history import History
 from sievemq_broker.server.watch.memory import MemoryLimit, memory_limit
+from sievemq_broker.server.watch.resources import raise_file_limit
 from sievemq_broker.session.rights import Identity
 from sievemq_broker.session.settings import SessionSettings
 from sievemq_broker.users.account import Users
@@ -231,6 +232,7 @@ class Server:
             self.phase = Phase.STARTING
         await self._open_shard()
         self.history.open(shard.history())
+        self.links.limit_connections(self.live.max_connections)
         if self.live.users.changes:
             self.user_store.renew()
         self.authenticator.use(self.user_store.users)
@@ -248,7 +250,7 @@ class Server:
             if made := apply_at_start(shard.broker, ours, settings, self.clock.now()):
                 self.audit.record("apply_definitions", via="file", touched=made, source=ours.origin)
         self._announced = self.clock.offset
-        memory = memory_limit(self.settings)
+        memory = memory_limit(self.live.max_memory_bytes)
         self.memory = MemoryLimit(memory, shard.broker, self.links, shard.services.flow, loop.call_soon)
         self.attention = Attention(
             shard.broker,
@@ -277,7 +279,7 @@ class Server:
     def _session_settings(self) -> SessionSettings:
         """What connections are announced from now on."""
         settings, shard = self.settings, self.shard
-        memory = memory_limit(settings)
+        memory = memory_limit(self.live.max_memory_bytes)
         return SessionSettings(
             broker=f"SieveMQ/{VERSION}",
             incarnation=shard.incarnation,
@@ -285,7 +287,7 @@ class Server:
             dialect=settings.dialect,
             body_bytes=settings.max_body_bytes,
             incomplete_bytes=share_of(memory) if memory else 0,
-            max_connections=settings.max_connections,
+            max_connections=self.live.max_connections,
             heartbeat_ms=int(settings.heartbeat_seconds * 1000),
             handshake_ms=int(settings.handshake_seconds * 1000),
             frame_ms=int(settings.frame_seconds * 1000),
@@ -530,7 +532,7 @@ class Server:
 
     @property
     def live(self) -> LiveSettings:
-        """Rules, limits and users."""
+        """Rules, limits, users and limits of the broker."""
         return self.shard.live
 
     def use_settings(self, settings: Settings) -> None:
@@ -542,17 +544,27 @@ class Server:
         self.live.rules.rebase(settings.destinations)
         self.live.limits.rebase(settings.namespaces)
         self.use_rules()
-        self.links.limit_connections(settings.max_connections)
-        if self.started_at:
-            self.shard.services.use(self._session_settings())
-            if settings.attention != before.attention:
-                self.attention.use(settings.attention)
-            if settings.max_memory_bytes != before.max_memory_bytes:
-                self.memory.use(memory_limit(settings))
-                self.turn.worked()
+        self.live.values.rebase(values_of(settings))
+        self.use_values()
+        if self.started_at and settings.attention != before.attention:
+            self.attention.use(settings.attention)
         if settings.users is not before.users:
             self.live.users.rebase(settings.users)
             self.user_store.renew()
+
+    def use_values(self) -> None:
+        """The limit of connections or of memory has changed. What is above a lower one stays, and nothing is added."""
+        connections = self.live.max_connections
+        if connections != self.links.limit:
+            self.links.limit_connections(connections)
+            raise_file_limit(connections)
+        if not self.started_at:
+            return
+        self.shard.services.use(self._session_settings())
+        memory = memory_limit(self.live.max_memory_bytes)
+        if memory != self.memory.limit:
+            self.memory.use(memory)
+            self.turn.worked()
 
     def use_rules(self) -> Job[int]:
         """The rules or limits have changed. Returns the task that gives them to what exists."""
@@ -723,7 +735,7 @@ def _candidates(settings: Settings, sources: Mapping[str, Source] | None) -> Can
     from sievemq_broker.server.durability.candidates import Candidates
     from sievemq_broker.server.durability.durable import shared_sources
 
-    return Candidates(shared_sources(settings) if sources is None else sources, memory_limit(settings))
+    return Candidates(shared_sources(settings) if sources is None else sources, memory_limit(settings.max_memory_bytes))
 
 
 def shared_rules(settings: Settings) -> str:

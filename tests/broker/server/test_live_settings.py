@@ -1,4 +1,4 @@
-"""Rules, limits and users that change at run time: which one applies, and what is kept of a change."""
+"""Rules, limits, users and settings that change at run time: which one applies, and what is kept of a change."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from sievemq_broker.config import Loaded, Settings, load
 from sievemq_broker.definitions import parse_definitions
 from sievemq_broker.domain.journal import CHANGED, Journal
 from sievemq_broker.domain.policy import DestinationPolicy
-from sievemq_broker.server import live_settings, reloading
+from sievemq_broker.server import live_settings
+from sievemq_broker.server import server as server_module
 from sievemq_broker.server.credentials import user_store
 from sievemq_broker.server.definitions import change_settings, settings_changes
-from sievemq_broker.server.live_settings import Layer, LiveSettings, RefusedError
+from sievemq_broker.server.live_settings import Layer, LiveSettings, RefusedError, Value
 from sievemq_broker.server.reloading import differences, reload_on_signal
 from sievemq_broker.server.server import Phase, Server
 from sievemq_broker.users.account import User
@@ -188,11 +189,15 @@ def test_changes_are_restored_unless_the_settings_were_changed_since(caplog: pyt
     live.rules.put("queue:e", rule(7), None, 12)
     live.rules.put("queue:e", None, None, 13)
     live.users.put("max", User("max", HASH), None, 14)
+    live.values.put("max_connections", Value(7), None, 15)
+    live.values.put("max_memory_bytes", Value(None), None, 15)
     rows = kept(journal)
     again = restored(settings(a=1, b=1, c=1), rows)
     assert attempts(again.rules) == {"queue:a": 5, "queue:c": 1, "queue:d": 7}
     assert again.rules.changes == live.rules.changes
     assert again.users.present["max"] == User("max", HASH)
+    assert (again.max_connections, again.max_memory_bytes) == (7, None)
+    assert restored(load({"max_connections": 9}).settings, rows).max_connections == 9
     other = restored(settings(a=2, b=1), rows)
     assert attempts(other.rules) == {"queue:a": 2, "queue:d": 7}
     assert "setting.changed_below kind='rule' name='queue:a'" in caplog.text
@@ -214,6 +219,7 @@ def in_broker(broker: EmbeddedBroker, do: Callable[[Server], Any]) -> Any:
 
 
 def put(name: str, most: int, server: Server) -> None:
+    server.live.values.put("max_connections", Value(20 + most), None, 1)
     server.live.rules.put(name, rule(most), None, 1)
     server.live.users.put("max", User("max", OTHER), None, 1)
     server.use_rules()
@@ -233,6 +239,7 @@ def test_a_restart_keeps_changes(tmp_path: Path) -> None:
         broker.call(lambda b: b.namespace("default").create("queue:q"))
         in_broker(broker, partial(put, "queue:q", 3))
     with EmbeddedBroker(**given) as broker:
+        assert in_broker(broker, lambda server: server.links.limit) == 23
         assert broker.call(lambda b: b.namespace("default").queue("queue:q").policy.max_attempts) == 3
         with ConnectionFactory(broker.url).create_context("max", "other") as context:
             context.create_producer().send(Queue("q"), "text")
@@ -251,6 +258,7 @@ def test_a_takeover_keeps_changes() -> None:
         first.stop()
         second.wait_until_serving(60)
         assert in_broker(second, lambda server: attempts(server.live.rules)) == {"queue:q": 3}
+        assert in_broker(second, lambda server: server.links.limit) == 23
         assert second.call(lambda b: b.namespace("default").create("queue:q").policy.max_attempts) == 3
 
 
@@ -396,7 +404,7 @@ def test_a_signal_applies_limits_of_namespaces_and_the_log_level(
 
 def test_a_signal_applies_the_limits_of_connections_and_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files: list[int] = []
-    monkeypatch.setattr(reloading, "raise_file_limit", files.append)
+    monkeypatch.setattr(server_module, "raise_file_limit", files.append)
     file = tmp_path / "sievemq.toml"
     file.write_text("max_connections = 1\n")
     reread = partial(load, {"port": 0, "http": False}, {}, file)

@@ -1,4 +1,4 @@
-"""`sievemq rule`, `limit`, `account`, `config diff` and `reload`, against a running broker."""
+"""`sievemq rule`, `limit`, `account`, `config set`, `reset`, `diff` and `reload`, against a running broker."""
 
 from __future__ import annotations
 
@@ -85,6 +85,9 @@ def test_limits(sievemq: Sievemq, broker: EmbeddedBroker) -> None:
         (("rule", "set", "q", "max_messges=1"), 4, "did you mean max_messages?"),
         (("rule", "set", "q", "max_attempts=[1]"), 4, "max_attempts must be a whole number"),
         (("rule", "show", "q"), 3, "there is no rule 'queue:q'"),
+        (("config", "set", "max_connections"), 2, "'max_connections' is not NAME=VALUE"),
+        (("config", "set", "max_connections=none"), 4, "must be a whole number from 1 to 1000000, not 'none'"),
+        (("config", "set", "port=1"), 3, "there is no setting 'port' that changes at run time"),
         (("limit", "reset", "x"), 3, "there is no limit 'x'"),
         (("account", "add", "x"), 2, "name the rights"),
         (("account", "grant", "x"), 2, "name the rights"),
@@ -126,6 +129,15 @@ def test_accounts(monkeypatch: pytest.MonkeyPatch, sievemq: Sievemq, tmp_path: P
         assert cells(sievemq, "account", "ls")[-1] == ["root", "(removed)"]
         assert sievemq("account", "reset", "root").out == "root: everything\n"
         assert sievemq("account", "reset", "second").code == 0
+
+
+def test_limits_of_the_broker(sievemq: Sievemq, broker: EmbeddedBroker) -> None:
+    changed = sievemq("config", "set", "max_connections=50", "max_memory_bytes=64MiB")
+    assert changed.lines == [f"max_connections: 50{NOT_KEPT}", f"max_memory_bytes: 67108864{NOT_KEPT}"]
+    shown = sievemq("config", "diff").lines
+    assert shown[0].startswith("setting max_connections: 10000 becomes 50 (changed at run time 20")
+    assert shown[1].startswith("setting max_memory_bytes: auto becomes 67108864 (")
+    assert sievemq("config", "reset", "max_connections").out == "max_connections: 10000, as in the settings\n"
 
 
 def test_settings_that_differ(sievemq: Sievemq, broker: EmbeddedBroker, file: Path) -> None:

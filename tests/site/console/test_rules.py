@@ -57,3 +57,12 @@ def test_rules_are_added_and_reset(page: Page, broker: EmbeddedBroker) -> None:
     page.until("!document.querySelector('main table').innerText.includes('queue:orders.eu')")
     assert policy(broker).max_attempts == 3
     page.shows("a program has given them", "main")
+    page.click("[aria-label='Limits of the broker'] button", "Change…")
+    page.fill("dialog input[type=text]", "50")
+    page.click("dialog button", "Apply now")
+    page.shows("max_connections is 50. That ends with the broker.", "body")
+    page.until("/50\\s/.test(document.querySelector('[aria-label=\"Limits of the broker\"] tbody tr').innerText)")
+    assert broker._submit(lambda server: server.links.limit).result() == 50
+    page.click("[aria-label='Limits of the broker'] button", "Reset…")
+    page.click("dialog button", "Reset")
+    page.until("document.querySelector('[aria-label=\"Limits of the broker\"] tbody').innerText.includes('10000')")

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 from sievemq_broker import logs
-from sievemq_broker.config import Settings
 from sievemq_broker.domain.admission import MESSAGE_BYTES, UNLIMITED, Gate, Overfull
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.consumer import Consumer
@@ -310,9 +309,12 @@ def _held_bytes(consumer: Consumer) -> int:
     return consumer.unacknowledged * (sum(sizes) // len(sizes) + MESSAGE_BYTES)
 
 
-def memory_limit(settings: Settings) -> int:
-    """Bytes that all messages may take; 0 for no limit."""
-    limit = settings.max_memory_bytes
+def memory_limit(limit: int | None) -> int:
+    """Bytes that all messages may take; 0 for no limit.
+
+    Args:
+        limit: as set; None for a share of the machine's or container's memory.
+    """
     return int(machine_limit() * SHARE) if limit is None else limit
 
 

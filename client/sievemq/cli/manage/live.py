@@ -1,4 +1,4 @@
-"""``sievemq rule …``, ``limit …``, ``account …`` and ``config diff``, ``reload``: what changes while a broker runs."""
+"""``sievemq rule …``, ``limit …``, ``account …`` and of ``config`` what a running broker does: changes at run time."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ Pattern = Annotated[
 Before = Annotated[str | None, typer.Option("--before", metavar="PATTERN", help="Which one; the end if not given.")]
 Assigned = Annotated[list[str], typer.Argument(metavar="RULE=VALUE…", help="Such as max_messages=1000.")]
 Named = Annotated[list[str], typer.Argument(metavar="RULE…", help="Such as max_messages.")]
+Settings = Annotated[list[str], typer.Argument(metavar="NAME=VALUE…", help="Such as max_connections=5000.")]
+Setting = Annotated[str, typer.Argument(metavar="NAME", help="max_connections or max_memory_bytes.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
 May = Annotated[
     str | None, typer.Option("--may", help="send, consume, browse, manage, view; separate several by commas.")
@@ -149,10 +151,10 @@ def _kept(answer: dict[str, Any]) -> str:
     return "" if answer["kept"] else f" ({_NOT_KEPT})"
 
 
-def _assigned(text: str) -> tuple[str, Any]:
+def _assigned(text: str, form: str = "RULE=VALUE, such as max_messages=1000") -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        _end(f"{text!r} is not RULE=VALUE, such as max_messages=1000", USAGE)
+        _end(f"{text!r} is not {form}", USAGE)
     try:
         found = json.loads(value)
     except ValueError:
@@ -306,7 +308,28 @@ def _password() -> str:
     return given or _end("no password was given", USAGE)
 
 
-# -- settings that are read again -------------------------------------------------------------------------------------
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+@grouped
+def set_settings(assigned: Settings, port: Port) -> None:
+    """Change max_connections or max_memory_bytes of a running broker. Open connections and accepted messages stay."""
+    api = port.api()
+    for name, value in [_assigned(text, "NAME=VALUE, such as max_connections=5000") for text in assigned]:
+        before = api.get(_setting(name))
+        answer = api.put(_setting(name), {"value": value}, match=before["etag"])
+        report(f"{name}: {answer['value']}{_kept(answer)}")
+
+
+@grouped
+def reset_setting(name: Setting, port: Port) -> None:
+    """Take a change of `config set` back: what the settings say applies again."""
+    answer = port.api().post(f"{_setting(name)}/actions/reset", {})
+    report(f"{name}: {answer['value']}, as in the settings")
+
+
+def _setting(name: str) -> str:
+    return f"/settings/{quote(name, safe='')}"
 
 
 @grouped

@@ -174,6 +174,10 @@ def test_only_what_the_caller_has_read_is_changed(api: Api) -> None:
         ("GET", "/api/v1/users/none", None, "NOT_FOUND", "there is no user 'none'"),
         ("PUT", "/api/v1/users/anna", {"password": HASH, "rights": []}, "ILLEGAL_STATE", "may do everything"),
         ("POST", "/api/v1/settings/actions/reload", None, "ILLEGAL_STATE", "a program has given them"),
+        ("GET", "/api/v1/settings/port", None, "NOT_FOUND", "there are max_connections, max_memory_bytes"),
+        ("PUT", "/api/v1/settings/max_connections", {"value": 0}, "INVALID_SETTING", "a whole number from 1 to"),
+        ("PUT", "/api/v1/settings/max_memory_bytes", {"value": "1e30"}, "INVALID_SETTING", "a number of bytes"),
+        ("PUT", "/api/v1/settings/max_memory_bytes", {"value": True}, "BAD_REQUEST", "value"),
     ],
 )
 def test_errors(api: Api, method: str, path: str, body: Any, error: str, text: str) -> None:
@@ -364,7 +368,8 @@ def test_user_errors(guarded: EmbeddedBroker, method: str, name: str, body: Any,
 
 def test_rights(guarded: EmbeddedBroker) -> None:
     viewer = signed(guarded, "clear")
-    assert viewer("GET", "/api/v1/rules").status == 200
+    for path in ("/api/v1/rules", "/api/v1/settings/max_connections"):
+        assert viewer("GET", path).status == 200
     for method, path, body in (
         ("PUT", rule("a"), {"rules": {}}),
         ("DELETE", rule("a"), None),
@@ -373,6 +378,8 @@ def test_rights(guarded: EmbeddedBroker) -> None:
         ("PUT", "/api/v1/users/anna", {"everything": True}),
         ("GET", "/api/v1/settings", None),
         ("POST", "/api/v1/settings/actions/reload", None),
+        ("PUT", "/api/v1/settings/max_connections", {"value": 1}),
+        ("POST", "/api/v1/settings/max_connections/actions/reset", None),
     ):
         assert viewer(method, path, body).error == "SECURITY"
     manager = signed(guarded, "manager")
@@ -397,6 +404,56 @@ def test_rights(guarded: EmbeddedBroker) -> None:
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
+def setting(name: str, *rest: str) -> str:
+    return "/".join(["/api/v1/settings", name, *rest])
+
+
+def test_a_lower_limit_of_connections_keeps_the_open_ones_and_refuses_others(api: Api) -> None:
+    before = api.get(setting("max_connections"))
+    assert (before["value"], before["settings"], before["origin"]) == (10_000, 10_000, "settings")
+    put = partial(ask, api, "PUT", setting("max_connections"))
+    factory = ConnectionFactory(f"{api.broker.url}?reconnect=0")
+    with factory.create_context() as first, factory.create_context() as second:
+        changed = put({"value": 1}, If_Match=before["etag"])
+        assert (changed.json["value"], changed.json["settings"], changed.json["kept"]) == (1, 10_000, False)
+        assert changed.headers["etag"] == changed.json["etag"]
+        assert put({"value": 2}, If_Match=before["etag"]).error == "PRECONDITION_FAILED"
+        second.create_producer().send(Queue("q"), "a")
+        assert first.create_consumer(Queue("q")).receive(int(DEADLINE * 1000)) is not None
+        with pytest.raises(JMSRuntimeException, match="max_connections"):
+            factory.create_context()
+        (change,) = api.get("/api/v1/settings")["changes"]
+        assert (change["kind"], change["name"], change["text"]) == ("setting", "max_connections", "10000 becomes 1")
+        assert ask(api, "POST", setting("max_connections", "actions", "reset"), If_Match='"x"').status == 412
+        assert api.ok("POST", setting("max_connections", "actions", "reset"))["value"] == 10_000
+        with factory.create_context():
+            pass
+    rows = api.get("/api/v1/audit", only="actions")["rows"]
+    assert [(row["action"], row["details"]["name"], row["details"].get("change")) for row in rows] == [
+        ("reset_setting", "max_connections", None),
+        ("put_setting", "max_connections", "10000 becomes 1"),
+    ]
+
+
+def test_a_lower_limit_of_memory_keeps_messages_and_senders_wait_until_it_rises(api: Api) -> None:
+    sent: Future[None] = Future()
+
+    def send() -> None:
+        producer.send(Queue("q"), "b" * 5_000)
+        sent.set_result(None)
+
+    with ConnectionFactory(api.broker.url).create_context() as context:
+        producer = context.create_producer()
+        producer.send(Queue("q"), "a" * 10_000)
+        assert api.ok("PUT", setting("max_memory_bytes"), {"value": "8kB"})["value"] == 8_000
+        threading.Thread(target=send, daemon=True).start()
+        until(api.broker, lambda server: bool(server.shard.broker.rooms.waiting))
+        assert api.get("destinations/queue:q")["depth"] == 1
+        assert api.ok("PUT", setting("max_memory_bytes"), {"value": "auto"})["value"] == "auto"
+        sent.result(DEADLINE)
+        assert api.get("destinations/queue:q")["depth"] == 2
+
+
 def test_differences_and_a_reload(tmp_path: Path) -> None:
     file = tmp_path / "sievemq.toml"
     file.write_text("[destinations.q]\nmax_attempts = 1\n")
@@ -405,7 +462,8 @@ def test_differences_and_a_reload(tmp_path: Path) -> None:
         broker._submit(lambda server: server.live.reread_with(reread)).result()
         api = Api(broker)
         assert api.get("/api/v1/settings") == {
-            "differences": [], "changes": [], "error": "", "kept": False, "reloaded": False
+            "differences": [], "changes": [], "error": "", "kept": False, "reloaded": False,
+            "values": [api.get(setting(name)) for name in ("max_connections", "max_memory_bytes")],
         }  # fmt: skip
         api.ok("PUT", rule("q"), {"rules": {"max_attempts": 5}})
         api.ok("PUT", rule("new"), {"rules": {"max_attempts": 7}})

@@ -1052,11 +1052,21 @@ class SettingDifference(Answer, kw_only=True):
 class SettingChange(Answer, kw_only=True):
     """An entry that was changed at run time, and stays so after a restart or a reload if it is kept."""
 
-    kind: Annotated[str, Meta(description="rule, limit, user; order: that of the rules or limits that `name` says.")]
+    kind: Annotated[
+        str, Meta(description="rule, limit, user, setting; order: that of the rules or limits that `name` says.")
+    ]
     name: str
     text: Annotated[str, Meta(description="What differs from the settings.")]
     changed_at: int
     changed_by: str | None
+
+
+class Setting(Live, kw_only=True):
+    """A setting of one value that changes at run time."""
+
+    name: str
+    value: Annotated[int | str, Meta(description="That applies now.")]
+    settings: Annotated[int | str, Meta(description="What the settings say.")]
 
 
 class SettingDifferences(Answer, kw_only=True):
@@ -1064,6 +1074,7 @@ class SettingDifferences(Answer, kw_only=True):
 
     differences: list[SettingDifference]
     changes: list[SettingChange]
+    values: Annotated[list[Setting], Meta(description="Settings of one value that `PUT /settings/{name}` changes.")]
     error: Annotated[str, Meta(description="Why the settings cannot be read again; empty if they can.")]
     kept: Annotated[bool, Meta(description="Changes at run time survive a restart.")]
     reloaded: Annotated[bool, Meta(description="What needs no restart was applied.")]

@@ -1,4 +1,5 @@
-"""What changes at run time: rules of destinations, limits of namespaces, users; settings that are read again."""
+"""What changes at run time: rules of destinations, limits of namespaces, users, limits of the broker; settings that
+are read again."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from sievemq_broker.server.http.api import answers, requests
 from sievemq_broker.server.http.api.call import Call
 from sievemq_broker.server.http.api.declare import Routes
 from sievemq_broker.server.http.errors import ApiError, bad_request, not_found
-from sievemq_broker.server.live_settings import Layer, RefusedError, difference
+from sievemq_broker.server.live_settings import VALUES, Layer, RefusedError, Value, difference
 from sievemq_broker.session.rights import EVERYTHING, Verb
 from sievemq_broker.users.account import User
 from sievemq_broker.users.passwords import hash_password, is_hash
@@ -246,7 +247,9 @@ async def use(call: AnyCall, layers: Iterable[Layer[Any]]) -> None:
     if "user" in kinds:
         call.scope["state"]["own_change"] = True  # answer this call, although it may change its own user
         server.user_store.renew()
-    if kinds - {"user"}:
+    if "setting" in kinds:
+        server.use_values()
+    if kinds & {"rule", "limit"}:
         done = asyncio.get_running_loop().create_future()
         server.use_rules().then(lambda now: None if done.done() else done.set_result(None))
         await done
@@ -412,6 +415,60 @@ def users_refused(call: AnyCall, changed: Mapping[str, User]) -> str:
     return ""
 
 
+# -- limits of the broker ---------------------------------------------------------------------------------------------
+
+
+@routes.add("GET", "/settings/{name}", None, answers.Setting)
+async def get_setting(call: AnyCall) -> answers.Setting:
+    """A setting of one value that changes at run time, with an ETag."""
+    call.identity.require(Verb.VIEW, EVERYTHING, EVERYTHING)
+    return _tagged(call, _setting(call.server.live.values, _setting_name(call)))
+
+
+@routes.add("PUT", "/settings/{name}", None, answers.Setting, body=requests.PutSetting)
+async def put_setting(call: Call[Any, requests.PutSetting]) -> answers.Setting:
+    """Change `max_connections` or `max_memory_bytes`.
+
+    It applies at once. With a lower limit than what is in use, open connections and accepted messages stay: new
+    connections are refused, and senders wait. With If-Match it is changed only if it is still what the caller has
+    read."""
+    call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+    layer, name = call.server.live.values, _setting_name(call)
+    call.check_etag(layer.etag(name))
+    try:
+        value = layer.parse({name: {"value": call.body.value}})[name]
+    except ValueError as error:
+        raise ApiError(422, "INVALID_SETTING", str(error), {"setting": name}) from None
+    await _put(call, layer, name, value)
+    return _tagged(call, _setting(layer, name))
+
+
+@routes.add(
+    "POST", "/settings/{name}/actions/reset", None, answers.Setting, body=requests.Nothing, body_optional=True
+)  # fmt: skip
+async def reset_setting(call: AnyCall) -> answers.Setting:
+    """Take a change at run time back: what the settings say applies again."""
+    call.identity.require(Verb.MANAGE, EVERYTHING, EVERYTHING)
+    layer, name = call.server.live.values, _setting_name(call)
+    call.check_etag(layer.etag(name))
+    await _reset(call, layer, name)
+    return _tagged(call, _setting(layer, name))
+
+
+def _setting_name(call: AnyCall) -> str:
+    name = call.path["name"]
+    if name not in VALUES:
+        text = f"there is no setting {name!r:.300} that changes at run time; there are {', '.join(VALUES)}"
+        raise not_found(text, setting=name[:300])
+    return name
+
+
+def _setting(layer: Layer[Value], name: str) -> answers.Setting:
+    return answers.Setting(
+        name=name, value=layer.present[name].shown, settings=layer.below[name].shown, **_live(layer, name)
+    )
+
+
 # -- settings that are read again -------------------------------------------------------------------------------------
 
 
@@ -476,6 +533,7 @@ async def _differences(call: AnyCall, *, apply: bool) -> answers.SettingDifferen
             for layer in live.layers
             if layer.order is not None
         ],
+        values=[_setting(live.values, name) for name in VALUES],
         error=error,
         kept=live.rules.is_kept,
         reloaded=apply,

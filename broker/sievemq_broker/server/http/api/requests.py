@@ -503,6 +503,12 @@ class PutRule(_Request, kw_only=True):
     rules: Annotated[dict[str, Any], Meta(description="As in the configuration, such as `max_attempts`.")]
 
 
+class PutSetting(_Request, kw_only=True):
+    """The value of a setting."""
+
+    value: Annotated[int | str, Meta(description="As in the configuration, such as 5000, `64MiB` or `auto`.")]
+
+
 class ListPatterns(_Request, kw_only=True):
     """Parameters of lists of rules and limits."""
 

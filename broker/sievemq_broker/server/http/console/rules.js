@@ -1,4 +1,4 @@
-// Rules of destinations, limits of namespaces and users: what they say, and changing them while the broker runs.
+// Rules, limits of namespaces and of the broker, users: what they say, and changing them while the broker runs.
 
 import { link } from "./address.js";
 import * as api from "./api.js";
@@ -6,7 +6,7 @@ import { ask } from "./dialog.js";
 import { h } from "./dom.js";
 import { bytes, number, time } from "./format.js";
 import { notice } from "./notice.js";
-import { choice, field } from "./parts.js";
+import { choice, field, textInput } from "./parts.js";
 
 // Of each rule its name, its label, and what it is if it is not set. Then for a figure how it is shown (for an empty
 // one: as if it were not set); for a word what can be chosen.
@@ -179,6 +179,23 @@ function right(line) {
   if (!found) throw new Error(`This line is no right: ${line}`);
   const may = found[1].split(",").map((verb) => verb.trim());
   return [{ may, destination: found[2], namespace: found[3] ?? "default" }];
+}
+
+/** Asks for the value of a limit of the broker, and has it applied. */
+export function changeSetting({ name, value, etag }) {
+  const input = textInput({ value: String(value), required: true });
+  return ask({
+    title: `Change ${name}`,
+    action: "Apply now",
+    body: [
+      field("Value", input, "A number; of bytes also 64MiB, or auto."),
+      h("p", { class: "dim" }, "What exceeds it stays, and nothing more is accepted."),
+    ],
+    run: async () => {
+      const made = await api.put(api.path("settings", name), { value: input.value.trim() }, etag);
+      notice(`${name} is ${made.value}.${made.kept ? "" : " That ends with the broker."}`);
+    },
+  });
 }
 
 /** Asks whether an entry shall be removed, or its change taken back, and does it. */

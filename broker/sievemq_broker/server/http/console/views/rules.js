@@ -1,11 +1,11 @@
-// Rules of destinations, limits of namespaces, users, and how the settings differ from those that were read.
+// Rules of destinations, limits of namespaces and of the broker, users, and settings that differ from what was read.
 
 import * as api from "../api.js";
 import { h, put } from "../dom.js";
 import { failure, notice } from "../notice.js";
 import { badge, button, head, nothing, section } from "../parts.js";
 import { allow } from "../rights.js";
-import { change, changeUser, end, inShort, lines, refusals, source } from "../rules.js";
+import { change, changeSetting, changeUser, end, inShort, lines, refusals, source } from "../rules.js";
 import { Table } from "../table.js";
 
 export default function rules({ read: reread }) {
@@ -24,7 +24,7 @@ export default function rules({ read: reread }) {
           " ",
           row.origin === "run time"
             ? button("Reset…", () => done(end(place, name, row.etag, { reset: true })), "small", reason)
-            : button("Remove…", () => done(end(place, name, row.etag)), "small risky", reason),
+            : place !== "settings" && button("Remove…", () => done(end(place, name, row.etag)), "small risky", reason),
         ];
       },
     };
@@ -51,17 +51,21 @@ export default function rules({ read: reread }) {
 
   const ofDestinations = table("rules", "Rules of destinations", nothing("No rules.", "The defaults apply."));
   const ofNamespaces = table("limits", "Limits of namespaces", nothing("No limits."));
-  const users = new Table({
-    label: "Users",
-    key: (row) => row.name,
-    empty: nothing("No users."),
-    columns: [
-      { label: "User", kind: "main", cell: (row) => [h("span", row.name), " ", removed(row)] },
-      { label: "Rights", kind: "code", cell: rightsOf },
-      { label: "From", kind: "kinds", cell: source },
-      actions("users", changeUser),
-    ],
-  });
+  const named = (place, label, column, second, edit) =>
+    new Table({
+      label,
+      key: (row) => row.name,
+      empty: nothing(`No ${place}.`),
+      columns: [
+        { label: column, kind: "main", cell: (row) => [h("span", row.name), " ", removed(row)] },
+        second,
+        { label: "From", kind: "kinds", cell: source },
+        actions(place, edit),
+      ],
+    });
+  const value = { label: "Value", kind: "code", cell: (row) => String(row.value) };
+  const ofBroker = named("settings", "Limits of the broker", "Limit", value, changeSetting);
+  const users = named("users", "Users", "User", { label: "Rights", kind: "code", cell: rightsOf }, changeUser);
   const differences = h("ul", { class: "plain-list" });
   const add = (text, ask) => button(text, () => done(ask()), "small");
   const buttons = [
@@ -71,12 +75,14 @@ export default function rules({ read: reread }) {
     button("Read the settings again", reload, "small"),
   ];
   const ofUsers = section("Users", users.node);
+  const limits = section("Limits of the broker", ofBroker.node);
   const ofSettings = section("Settings that differ from what was read", differences);
   const node = h(
     "div",
     head("Rules and users", { lead: "They apply at once. The first pattern that fits applies.", actions: buttons }),
     section("Rules of destinations", ofDestinations.node),
     section("Limits of namespaces", ofNamespaces.node),
+    limits,
     ofUsers,
     ofSettings,
   );
@@ -87,11 +93,12 @@ export default function rules({ read: reread }) {
     for (const each of buttons) allow(each, reason);
     allow(buttons[2], ofUser);
     ofUsers.hidden = ofUser !== null;
-    ofSettings.hidden = reason !== null;
+    limits.hidden = ofSettings.hidden = reason !== null;
     for (const [place, shown] of Object.entries({ rules: ofDestinations, limits: ofNamespaces }))
       shown.update((await api.get(`/${place}`, { sort: sorts[place] }, signal)).rules);
     if (reason !== null) return;
     const settings = await api.get("/settings", {}, signal);
+    ofBroker.update(settings.values);
     if (ofUser === null) users.update((await api.get("/users", {}, signal)).users);
     allow(buttons[3], settings.error ? `They cannot be read again: ${settings.error}` : null);
     const waits = { reload: "applied when they are read again", restart: "needs a restart" };
