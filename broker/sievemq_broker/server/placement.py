@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from fnmatch import translate
 from functools import lru_cache, partial
@@ -131,6 +132,7 @@ class Placement:
         worker: carries out calls; one of its own if not given.
         patience: seconds for which an answer is waited for.
         ports: of this broker for clients; others are those of HTTP.
+        redirects: counts the clients that are sent to another broker, by protocol or :data:`WEB`.
 
     Attributes:
         shards: as above.
@@ -146,6 +148,7 @@ class Placement:
         worker: Worker | None = None,
         patience: float = 5.0,
         ports: Collection[int] = (),
+        redirects: Counter[str] | None = None,
     ) -> None:
         self._loop = loop
         self._places = places
@@ -154,6 +157,7 @@ class Placement:
         self._worker = worker or Worker(loop, "sievemq-placement")
         self._patience = patience
         self._ports = ports
+        self._redirects: Counter[str] = Counter() if redirects is None else redirects
         self.shard = ""
         self._token = ""
         self._here: set[str] = set()
@@ -203,7 +207,11 @@ class Placement:
             elif where.shard == self.shard:  # its shard is being changed since
                 self.claim(name, instead).add_done_callback(found)
             else:
-                then(elsewhere(where, WEB if port and port not in self._ports else protocol))
+                door = WEB if port and port not in self._ports else protocol
+                refusal = elsewhere(where, door)
+                if refusal.code is ErrorCode.REDIRECT:
+                    self._redirects[door] += 1
+                then(refusal)
 
         self.claim(name, instead).add_done_callback(found)
         return None

@@ -12,6 +12,7 @@ follows (durability/candidates.py), is known once the process owns it.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -71,6 +72,7 @@ class Shard:
         keeper: keeps the lease; None if there is none, and before :meth:`own`.
         failure: why it must not be served any more.
         placement: where namespaces are; None if all are here.
+        redirects: counts clients and requests that were sent to another broker, by protocol.
         services: what its connections share; there once it serves.
         namespace_limits, selector_times, slow_consumers: what is watched; there once it serves.
     """
@@ -103,6 +105,7 @@ class Shard:
         self.name = settings.shard
         self.failure: Exception | None = None
         self.placement: Placement | None = None
+        self.redirects: Counter[str] = Counter()
         self._source: Source | None = None
         if settings.data_dir is not None:
             from sievemq_broker.server.durability.durable import Directory  # in memory there is no database
@@ -241,7 +244,7 @@ class Shard:
         from sievemq_broker.server.placement import Placement
 
         patience = self._settings.handshake_seconds / 2
-        self.placement = Placement(loop, places, shards, self, patience=patience, ports=ports)
+        self.placement = Placement(loop, places, shards, self, patience=patience, ports=ports, redirects=self.redirects)
 
     def use_of(self, namespace: str) -> str | None:
         """What a namespace is used for, for people; None if it is empty and nobody is connected to it."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from tests.broker.protocols.amqp import AmqpSocket
@@ -184,3 +187,12 @@ def test_clients_of_all_protocols_are_told_where_to_connect() -> None:
             web.send(connect)
             elsewhere = brokers.b.http_url.replace("http", "ws", 1).replace(":", "\\c")
             assert f"redirect:{elsewhere}/stomp\n" in str(web.recv(DEADLINE))
+        assert hello(brokers.a, "space")[2] == ErrorCode.REDIRECT
+        with pytest.raises(HTTPError, match="421"):
+            urlopen(f"{brokers.a.http_url}/api/v1/namespaces/space/destinations")
+        assert brokers.a.server.shard.redirects == dict.fromkeys(("sieve", "amqp", "stomp", "web", "http"), 1)
+        with urlopen(f"{brokers.a.http_url}/metrics") as answer:
+            figures = answer.read().decode()
+        assert 'sievemq_redirects_total{protocol="web"} 1.0' in figures
+        with urlopen(f"{brokers.a.http_url}/api/v1/shards") as answer:
+            assert json.load(answer)["redirects"]["amqp"] == 1

@@ -30,6 +30,7 @@ ELSEWHERE = {
     "sievemq_refused_total": {"reason"},
     "sievemq_sign_ins_total": {"protocol", "port", "outcome"},
     "sievemq_role": {"role", "shard"},
+    "sievemq_redirects_total": {"protocol"},
     "sievemq_lease_seconds": {"shard"},
     "sievemq_lease_silences_total": {"shard"},
     "sievemq_lease_beat_seconds_bucket": {"le", "shard"},

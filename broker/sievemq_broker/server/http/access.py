@@ -37,13 +37,14 @@ from __future__ import annotations
 
 import time
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, cast
 from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, HTTPConnection
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sievemq_broker import logs
@@ -56,6 +57,7 @@ from sievemq_broker.server.http.pace import Pace
 from sievemq_broker.server.http.sessions import Session, Sessions
 from sievemq_broker.session.rights import Identity, Rights, Verb
 from sievemq_broker.session.settings import AuthenticationError
+from sievemq_core.errors import ErrorCode
 
 #: Answered without credentials: probes have none, and the answers contain nothing worth hiding.
 HEALTH = frozenset({"/livez", "/readyz", "/healthz", "/activez"})
@@ -126,6 +128,7 @@ class Access:
     """ASGI middleware.
 
     Args:
+        redirects: counts the requests that are sent to another broker, as `http`.
         clock: seconds, for the sessions.
 
     Attributes:
@@ -137,9 +140,11 @@ class Access:
         app: ASGIApp,
         authenticator: Authenticator,
         settings: Settings,
+        redirects: Counter[str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.app = app
+        self._redirects = redirects
         self._authenticator = authenticator
         self._hosts = Hosts({settings.http_address, *settings.http_hosts})
         self._sessions = Sessions(settings.session_seconds, clock)
@@ -198,8 +203,15 @@ class Access:
             if started:
                 raise
             lasts = _always
-            response = error.response if isinstance(error, _SignInError) else failure(scope, error).response()
-            await response(scope, receive, send_on)
+            await self._response_to(error, scope)(scope, receive, send_on)
+
+    def _response_to(self, error: Exception, scope: Scope) -> Response:
+        if isinstance(error, _SignInError):
+            return error.response
+        answer = failure(scope, error)
+        if answer.error == ErrorCode.REDIRECT.name:
+            self._redirects["http"] += 1
+        return answer.response()
 
     async def _admit(self, scope: Scope, headers: Headers) -> tuple[Identity, Callable[[], bool]]:
         """The caller, and whether that still holds later on; the steps of the module's text."""

@@ -80,7 +80,7 @@ def make_app(server: Server, management: Management) -> Access:
         *console_routes(),
     ]
     router = Router(pages, {"metrics": metrics, "api": api}, partial(_admit, server))
-    return Access(router, server.authenticator, server.settings)
+    return Access(router, server.authenticator, server.settings, server.shard.redirects)
 
 
 def _admit(server: Server, path: str) -> None:

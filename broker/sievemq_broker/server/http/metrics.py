@@ -260,6 +260,17 @@ def _leases(server: Server) -> Iterator[Metric]:
         yield from (built, size)
 
 
+def _redirects(server: Server) -> Iterator[Metric]:
+    """What was sent to another broker, where brokers share a store."""
+    if not server.is_shared and server.placement is None:
+        return
+    meaning = "Clients and requests that were sent to the broker that has their namespace."
+    redirects = CounterMetricFamily("sievemq_redirects", meaning, labels=["protocol"])
+    for protocol, number in {**dict.fromkeys((*PROTOCOLS, "web", "http"), 0), **server.shard.redirects}.items():
+        redirects.add_metric([protocol], number)
+    yield redirects
+
+
 def _attention(totals: Mapping[Rule, int]) -> Metric:
     found = "What needs an operator's attention, see /api/v1/attention."
     attention = GaugeMetricFamily("sievemq_attention", found, labels=["rule", "severity"])
@@ -283,6 +294,7 @@ class FollowerCollector(Collector):
         yield InfoMetricFamily("sievemq_build", "The broker.", value={"version": VERSION})
         yield _attention(Counter(finding.rule for finding in self._server.findings.values()))
         yield from _leases(self._server)
+        yield from _redirects(self._server)
         yield from _process()
 
 
@@ -317,6 +329,7 @@ class BrokerCollector(Collector):
         yield from self._queues()
         yield from self._histograms()
         yield from _leases(server)
+        yield from _redirects(server)
         yield from _process()
 
     def _connections(self) -> Iterator[Metric]:

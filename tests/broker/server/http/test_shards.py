@@ -270,7 +270,7 @@ def test_a_broker_without_a_cluster_has_one_shard() -> None:
                     "followers": None, "namespaces": 1,
                 }
             ],
-            "patterns": [],
+            "patterns": [], "redirects": {},
         }  # fmt: skip
         for path, body in (("assign", {"name": "n"}), ("take", None)):
             refused = api("POST", f"/api/v1/shards/main/actions/{path}", body)

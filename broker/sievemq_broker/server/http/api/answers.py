@@ -534,6 +534,13 @@ class Shards(Answer, kw_only=True):
         list[Pattern],
         Meta(description="In order: the first that fits applies to a new name. Empty without the right to view all."),
     ]
+    redirects: Annotated[
+        dict[str, int],
+        Meta(
+            description="Clients and requests that this broker has sent to the one with their namespace, by protocol; "
+            "`web` is STOMP over WebSocket. Empty without the right to view all."
+        ),
+    ]
 
 
 class Assigned(Answer, kw_only=True):

@@ -27,8 +27,9 @@ async def list_shards(call: Call[Any, Any]) -> answers.Shards:
     Every broker of a cluster answers, also one that owns no shard. A broker without a cluster has one shard."""
     server, identity = call.server, call.identity
     placement, everything = server.placement, identity.may(Verb.VIEW, EVERYTHING, EVERYTHING)
+    redirects = dict(server.shard.redirects) if everything else {}
     if placement is None:
-        return answers.Shards(cluster=False, shards=[_only_shard(call)], patterns=[])
+        return answers.Shards(cluster=False, shards=[_only_shard(call)], patterns=[], redirects=redirects)
     listing = await placement.listed()
     # In a thread: there may be many, and a broker that owns no shard has no turns.
     counts = await asyncio.to_thread(_counted, listing.namespaces, identity.rights)
@@ -51,7 +52,7 @@ async def list_shards(call: Call[Any, Any]) -> answers.Shards:
     patterns = [
         answers.Pattern(pattern=pattern, shard=shard) for pattern, shard in (listing.patterns if everything else ())
     ]
-    return answers.Shards(cluster=True, shards=rows, patterns=patterns)
+    return answers.Shards(cluster=True, shards=rows, patterns=patterns, redirects=redirects)
 
 
 def _only_shard(call: Call[Any, Any]) -> answers.Shard:
