@@ -73,9 +73,9 @@ def test_without_credentials_every_route_is_refused(broker: EmbeddedBroker, path
         {"Authorization": ""},
         {"Authorization": "Bearer rosebud"},
         {"Authorization": f"Digest username=admin, response={PASSWORD}"},
-        {"Cookie": "sievemq=guessed"},
-        {"Cookie": "sievemq="},
-        {"Cookie": "__Host-sievemq=guessed; =;;=\x01"},
+        {"Host": "localhost", "Cookie": "sievemq-80=guessed"},
+        {"Host": "localhost", "Cookie": "sievemq-80="},
+        {"Host": "localhost", "Cookie": "__Host-sievemq-80=guessed; =;;=\x01"},
         {"X-Forwarded-User": "admin"},
     ],
 )

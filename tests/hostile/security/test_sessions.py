@@ -35,7 +35,7 @@ def test_cookie_is_for_this_site_and_not_for_scripts(broker: EmbeddedBroker) -> 
     parts = {part.strip().lower() for part in cookie.split(";")[1:]}
     assert parts == {"httponly", "samesite=strict", "path=/"}
     name, _, token = cookie.partition(";")[0].partition("=")
-    assert name == "sievemq"
+    assert name == f"sievemq-{urlsplit(broker.http_url).port}"
     assert len(token) >= 40
 
 
@@ -83,10 +83,22 @@ def test_signing_out_ends_it(broker: EmbeddedBroker) -> None:
     assert ask(broker, "/session", "DELETE", Cookie=cookie).status == 403
     answer = ask(broker, "/session", "DELETE", Cookie=cookie, X_CSRF_Token=csrf)
     assert answer.status == 204
-    assert 'sievemq="";' in answer.headers["set-cookie"]
+    assert f'{cookie.partition("=")[0]}="";' in answer.headers["set-cookie"]
     assert ask(broker, "/api/v1/broker", Cookie=cookie).status == 401
     assert ask(broker, "/session", Cookie=cookie).json["user"] is None
     assert ask(broker, "/session", "DELETE").status == 204  # no user has signed in: nothing to do
+
+
+def test_two_consoles_on_one_host_have_a_session_each(broker: EmbeddedBroker) -> None:
+    """A browser sends both cookies to both of them, as it regards no ports."""
+    with secured() as other:
+        both = "; ".join(sign_in(each, "admin").cookie for each in (broker, other))
+        for each in (broker, other):
+            assert ask(each, "/api/v1/broker", Cookie=both).status == 200
+        behind = {"Host": "mq.localhost", "Cookie": sign_in(other, "admin", Host="mq.localhost").cookie}
+        assert behind["Cookie"].startswith("sievemq-80=")
+        assert ask(other, "/api/v1/broker", **behind).status == 200
+        assert ask(broker, "/api/v1/broker", Cookie=both).status == 200
 
 
 def test_signing_in_again_ends_the_session_before(broker: EmbeddedBroker) -> None:

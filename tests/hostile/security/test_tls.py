@@ -123,7 +123,7 @@ def test_the_cookie_is_sent_over_tls_only(broker: EmbeddedBroker, certificates: 
     form = {"Content_Type": "application/x-www-form-urlencoded"}
     answer = ask(broker, "/session", "POST", f"user=admin&password={PASSWORD}", tls=context(certificates), **form)
     cookie = answer.headers["set-cookie"]
-    assert cookie.startswith("__Host-sievemq=")
+    assert cookie.startswith(f"__Host-sievemq-{urlsplit(broker.http_url).port}=")
     assert {"Secure", "HttpOnly", "SameSite=strict", "Path=/"} == {part.strip() for part in cookie.split(";")[1:]}
     assert ask(broker, "/api/v1/broker", tls=context(certificates), Cookie=answer.cookie).status == 200
     renamed = answer.cookie.removeprefix("__Host-")  # the name that a page in clear could set

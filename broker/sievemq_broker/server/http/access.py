@@ -52,7 +52,7 @@ from sievemq_broker.config import Settings
 from sievemq_broker.server.credentials.authenticator import Authenticator, TooManyAttemptsError
 from sievemq_broker.server.credentials.sign_ins import Door
 from sievemq_broker.server.http.errors import ApiError, GoneError, changed_meanwhile, failure
-from sievemq_broker.server.http.hosts import Hosts, is_same_site
+from sievemq_broker.server.http.hosts import Hosts, is_same_site, port_of
 from sievemq_broker.server.http.pace import Pace
 from sievemq_broker.server.http.sessions import Session, Sessions
 from sievemq_broker.session.rights import Identity, Rights, Verb
@@ -107,9 +107,12 @@ def door_of(scope: Scope, protocol: str) -> Door:
     return Door(protocol, (scope.get("server") or ("", 0))[1] or 0, (scope.get("client") or ("",))[0])
 
 
-def cookie_name(scheme: str) -> str:
-    """Name of the session's cookie. Under TLS with the prefix that makes browsers insist on Secure and on this host."""
-    return "__Host-sievemq" if scheme == "https" else "sievemq"
+def cookie_name(request: HTTPConnection) -> str:
+    """Name of the session's cookie: with the port that the browser knows, which sends all cookies of a host to each of
+    its ports. Under TLS with the prefix that makes browsers insist on Secure and on this host."""
+    scheme = request.scope["scheme"]
+    name = f"sievemq-{port_of(request.headers.get('host', ''), scheme)}"
+    return f"__Host-{name}" if scheme == "https" else name
 
 
 class _SignInError(Exception):
@@ -299,7 +302,8 @@ class Access:
             raise ApiError(401, "AUTHENTICATION", text, headers=_CHALLENGE) from None
 
     def _session(self, scope: Scope) -> Session | None:
-        token = HTTPConnection(scope).cookies.get(cookie_name(scope["scheme"]))
+        request = HTTPConnection(scope)
+        token = request.cookies.get(cookie_name(request))
         return None if token is None else self._sessions.find(token, self._authenticator.users)
 
 

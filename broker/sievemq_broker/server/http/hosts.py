@@ -44,6 +44,11 @@ class Hosts:
         return True
 
 
+def port_of(host: str, scheme: str) -> int:
+    """The port of a Host header that is answered to; that of the scheme if it names none."""
+    return urlsplit(f"//{host}").port or _PORTS.get(scheme, 0)
+
+
 def is_same_site(host: str, origin: str | None, fetch_site: str | None) -> bool:
     """True unless a browser reports that a page of another site sent a request.
 

@@ -103,9 +103,7 @@ def sign_in_routes(authenticator: Authenticator) -> list[Page]:
         token, _ = _sessions(request).open(found)
         response = RedirectResponse(_local(following), 303)
         secure = request.url.scheme == "https"
-        response.set_cookie(
-            cookie_name(request.url.scheme), token, path="/", secure=secure, httponly=True, samesite="strict"
-        )
+        response.set_cookie(cookie_name(request), token, path="/", secure=secure, httponly=True, samesite="strict")
         return response
 
     async def who(request: Request) -> Response:
@@ -124,8 +122,8 @@ def sign_in_routes(authenticator: Authenticator) -> list[Page]:
             authenticator.sign_ins.signed_out(door_of(request.scope, "console"), user)
         _end(request)
         response = Response(status_code=204)
-        name = cookie_name(request.url.scheme)
-        response.delete_cookie(name, path="/", secure=request.url.scheme == "https", httponly=True, samesite="strict")
+        secure = request.url.scheme == "https"
+        response.delete_cookie(cookie_name(request), path="/", secure=secure, httponly=True, samesite="strict")
         return response
 
     return [
@@ -143,7 +141,7 @@ def _sessions(request: Request) -> Sessions:
 
 def _end(request: Request) -> None:
     """End the session that the browser has, if any: signing in always makes a new one."""
-    token = request.cookies.get(cookie_name(request.url.scheme))
+    token = request.cookies.get(cookie_name(request))
     if token is not None:
         _sessions(request).close(token)
 
