@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.broker.server.http.cluster import Cluster
 
+from sievemq.cli.manage import definitions
 from sievemq_broker import EmbeddedBroker
 from sievemq_broker.server.server import Server
 
@@ -124,3 +125,18 @@ def test_definitions_go_to_the_owner_of_each_namespace(sievemq: Sievemq, cluster
     cluster.tables.own("b", "nobody")
     outcome = sievemq("definitions", "apply", str(file), "--yes")
     assert (outcome.code, "no owner is known of b" in outcome.err) == (1, True)
+
+
+def test_a_failure_of_one_owner_names_the_shards_that_have_the_definitions(
+    sievemq: Sievemq, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "d.toml"
+    file.write_text('[namespaces.a-1]\nqueues = ["q"]\n[namespaces.b-1]\nqueues = ["q"]\n')
+    monkeypatch.setattr(definitions, "confirm", lambda *_: cluster["b"].stop())
+    outcome = sievemq("definitions", "apply", str(file))
+    assert outcome.code == 1
+    assert cluster["a"].call(lambda broker: list(broker.namespaces["a-1"].destinations)) == ["queue:q"]
+    assert outcome.err.splitlines()[-1] == (
+        "sievemq: applied in these shards: a; not, or not whole: b. Apply the file again once that is mended: what is "
+        "there already stays as it is"
+    )

@@ -56,6 +56,9 @@ class Api(Management):
         user: name; None for that of the context, or for a broker without users.
         namespace: that :meth:`place` means.
         before_failing: called before a request that fails prints why, to give the screen back.
+
+    Attributes:
+        shard: whose owner this is; empty if that is not known.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Api(Management):
         super().__init__(where, *credentials(user, "http", url), tls_of(parts))
         self._namespace = namespace or "default"
         self._before_failing = before_failing
+        self.shard = ""
 
     def place(self, address: str = "", *rest: str) -> str:
         """A path in the namespace: of a destination, and of what is below it."""
@@ -92,7 +96,13 @@ class Api(Management):
         if unknown:
             names = ", ".join(unknown)
             _end(f"nothing is done: no owner is known of {names}, or not its management port (advertise_http)", FAILED)
-        return [self.at(row["http_url"]) for row in answer["shards"]]
+        owners = [self.at(row["http_url"]) for row in answer["shards"]]
+        for owner, row in zip(owners, answer["shards"], strict=True):
+            owner._own(row["name"])
+        return owners
+
+    def _own(self, shard: str) -> None:
+        self.shard = shard
 
     def _ask(self, *request: Any, **more: Any) -> Any:
         try:

@@ -105,7 +105,7 @@ def apply(
     What is not in the file stays, unless --prune is given. A change that would delete messages is refused, unless
     --force names it. If one is refused, nothing is changed. The first users of a broker are made when it starts with
     the file: sievemq broker --definitions FILE. In a cluster each owner makes the namespaces of its shard; rules,
-    limits and users are those of all.
+    limits and users are those of all. If one fails, the error names the shards that have the changes.
 
     Exit codes: as everywhere; 4 if a change is refused.
     """
@@ -147,8 +147,15 @@ def _request(file: Path, prune: bool, force: list[str] | None) -> dict[str, Any]
 
 
 def _ask(owners: list[Api], request: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
-    """What all owners answer. What concerns all of them, as a rule does, is one change."""
-    answers = [api.post("/definitions", {**request, "dry_run": dry_run}) for api in owners]
+    """What all owners answer, one after the other. What concerns all of them, as a rule does, is one change."""
+    answers: list[dict[str, Any]] = []
+    for api in owners:
+        try:
+            answers.append(api.post("/definitions", {**request, "dry_run": dry_run}))
+        except typer.Exit:
+            if not dry_run and owners[1:]:
+                _report_partial(owners, len(answers))
+            raise
     changes = list({json_line(change): change for answer in answers for change in answer["changes"]}.values())
     return {
         "changes": changes,
@@ -158,6 +165,15 @@ def _ask(owners: list[Api], request: dict[str, Any], *, dry_run: bool) -> dict[s
         "elsewhere": sorted(set[str].intersection(*(set(answer["elsewhere"]) for answer in answers))),
         "dry_run": dry_run,
     }
+
+
+def _report_partial(owners: list[Api], applied: int) -> None:
+    """The owner behind so many others has failed; the command has printed why."""
+    names = [owner.shard for owner in owners]
+    done, left = ", ".join(names[:applied]) or "none", names[applied + 1 :]
+    text = f"sievemq: applied in these shards: {done}; not, or not whole: {names[applied]}"
+    text += f"; not tried: {', '.join(left)}" if left else ""
+    complain(harmless(f"{text}. Apply the file again once that is mended: what is there already stays as it is"))
 
 
 def _merged(found: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
