@@ -110,7 +110,7 @@ def test_labels_in_the_text_of_alerts_are_those_of_the_expression(series: dict[s
 def test_the_dashboard_can_be_imported() -> None:
     assert BOARD["uid"] == "sievemq"
     assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
-    source = {"type": "prometheus", "uid": "${source}"}
+    source = {"type": "prometheus", "uid": "${datasource}"}
     for panel in PANELS:
         assert panel["datasource"] == source
         assert panel["description"], panel["title"]
