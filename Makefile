@@ -11,11 +11,13 @@ COUNTS ?=
 PYTEST := $(BIN)/python -m pytest -q $(COUNTS:%=--counts=%)
 # Spark's tests have an environment of their own, which can be made while other tests run.
 PYTEST_SPARK := .venv-spark/bin/python -m pytest -q $(COUNTS:%=--counts=%)
-# The compiled build is asked about what it compiles, and what leans on that; it has last failures of its own.
+# The compiled build is asked about what it compiles, and what leans on that: SDK and behaviour are Python over it, and of
+# their tests those with the most traffic suffice. It has last failures of its own.
 PYTEST_COMPILED := .venv-compiled/bin/python -m pytest -q $(COUNTS:%=--counts=%) --compiled -o cache_dir=.pytest_cache/compiled
 COMPILED_TESTS := tests/core/test_compiled.py tests/core/wire tests/core/message $(addprefix tests/broker/,domain matching protocols session) \
 	$(addprefix tests/broker/server/test_,amqp_clients.py floods.py sockets.py stomp_clients.py stomp_protocol.py) \
-	$(addprefix tests/client/,aio blocking engine messages test_*.py) tests/behaviour/scenarios tests/behaviour/model \
+	$(addprefix tests/client/,engine messages test_cut_anywhere.py test_ends.py test_failover.py test_blocked.py) \
+	tests/behaviour/scenarios tests/behaviour/model \
 	tests/hostile/fuzz/test_both_builds.py tests/hostile/fuzz/test_session.py
 # Which build is measured: BENCH_PYTHON=.venv-compiled/bin/python is the compiled one (`make venv-compiled`).
 BENCH_PYTHON ?= $(BIN)/python
