@@ -71,6 +71,6 @@ def test_a_planted_fault_is_found(fault: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"loses": True}, {"cluster": True}])
-def test_takeovers_keep_every_promise_in_fifty_worlds(options: dict[str, bool]) -> None:
-    for seed in range(1_000, 1_050):
+def test_takeovers_keep_every_promise_in_twenty_worlds(options: dict[str, bool]) -> None:
+    for seed in range(1_000, 1_020):
         assert run(seed, **options).wrong == [], f"seed {seed}"
