@@ -52,6 +52,14 @@ def busy() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
+@pytest.fixture(scope="module")
+def schema(busy: EmbeddedBroker) -> Any:
+    """The document as the tool reads it."""
+    import schemathesis
+
+    return schemathesis.openapi.from_url(f"{busy.http_url}/openapi.json", headers=ADMIN)
+
+
 def fill(api: Api) -> None:
     api("POST", "/api/v1/namespaces", {"name": "default"})
     for address in ADDRESSES[:3]:
@@ -70,9 +78,8 @@ def operations() -> list[str]:
 @pytest.mark.slow  # more than five seconds in all
 @pytest.mark.filterwarnings("ignore")  # what the tool's dependencies deprecate is not ours
 @pytest.mark.parametrize("operation", operations())
-def test_made_up_requests(busy: EmbeddedBroker, operation: str) -> None:
+def test_made_up_requests(busy: EmbeddedBroker, schema: Any, operation: str) -> None:
     """No 5xx; statuses, content types and bodies are those that the document declares; what it allows is accepted."""
-    import schemathesis
     from schemathesis.checks import not_a_server_error
     from schemathesis.specs.openapi.checks import (
         content_type_conformance,
@@ -91,7 +98,6 @@ def test_made_up_requests(busy: EmbeddedBroker, operation: str) -> None:
     method, path = operation.split(" ")
     api = Api(busy, **ADMIN)
     fill(api)
-    schema = schemathesis.openapi.from_url(f"{busy.http_url}/openapi.json", headers=ADMIN)
     declared = schema[f"/api/v1{path}"][method]
     known = {
         "ns": st.sampled_from(["default", "default", "a/b", "no such"]),
