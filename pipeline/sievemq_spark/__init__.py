@@ -7,7 +7,7 @@
 Where things are:
 
 - the data source: source, options, reader, writer, outgoing, stream_reader, stream_writer, tap_reader, offsets
-- a message as a row: schema, columns, property_columns, tap_rows, bodies, times
+- a message as a row: schema, columns, packed_maps, property_columns, tap_rows, bodies, times
 - a selector as a Column: selector_column, selector_sql, selector_values
 - the archive, and what keeps it small: archive, misfits, drain, compaction, replacement, retention
 - its files: files, file_systems, hadoop_files

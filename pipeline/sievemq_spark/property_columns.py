@@ -1,39 +1,40 @@
-"""Properties of many messages as Arrow arrays, name by name: the values of a name are of one type as a rule.
+"""Properties of many messages as Arrow arrays.
 
-All values of a page stand in one row, message behind message. The values of each name are converted together and put
-into the row by position, one row for each type. What is unusual (text that UTF-8 cannot hold, letters that do not fit)
-takes the slow way, value by value, as :func:`sievemq_spark.schema.typed` has it.
+All values of a page stand in one row, message behind message; each kind of value is converted in one call. What is
+unusual (text that UTF-8 cannot hold, letters that do not fit) takes the slow way, value by value, as
+:func:`sievemq_spark.schema.typed` has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import chain, compress
-from typing import Annotated, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from sievemq_core.errors import ProtocolError
-from sievemq_core.limits import MAX_PROPERTIES
 from sievemq_core.message.envelope import PROPERTIES, EnvelopeFields, unpack_properties, well_formed
-from sievemq_core.message.values import INT_MAX, INT_MIN, LONG_MAX, PropertyValue
-from sievemq_spark.columns import TYPES
+from sievemq_core.message.values import INT_MAX, INT_MIN, PropertyValue
 from sievemq_spark.errors import UnusualError
+from sievemq_spark.packed_maps import BOOLEAN, INTEGER, NULL, REAL, TEXT, PackedMaps
 from sievemq_spark.schema import WIDENS, typed
 
-_RANGES: Final = {"b": (-128, 127), "h": (-32768, 32767), "l": (-(2**63), 2**63 - 1)}
+#: Letter of the JMS type of a value, by its kind; an integer beyond an int is a long.
+_LETTERS: Final = np.zeros(6, np.uint8)
+for _kind, _letter in ((INTEGER, "i"), (REAL, "d"), (BOOLEAN, "z"), (TEXT, "s"), (NULL, "s")):
+    _LETTERS[_kind] = ord(_letter)
+#: By letter: the kind that a value must have whose type only the letter tells, else 0; the least and greatest integer.
+_WRAPPED: Final = np.zeros(256, np.uint8)
+_LEAST: Final = np.full(256, -(2**63), np.int64)
+_MOST: Final = np.full(256, 2**63 - 1, np.int64)
+_WRAPPED[[ord(_letter) for _letter in "bhl"]], _WRAPPED[ord("f")] = INTEGER, REAL
+for _letter, _bits in (("b", 7), ("h", 15)):
+    _LEAST[ord(_letter)], _MOST[ord(_letter)] = -(2**_bits), 2**_bits - 1
 #: Takes the place of a letter where a message has none.
 _UNSAID: Final = "?"
 _IS_LETTER: Final = np.isin(np.arange(256), np.frombuffer(b"zbhilfds" + _UNSAID.encode(), np.uint8))
 _NO_HEADERS: Final = (None,) * PROPERTIES
-
-
-_NONE: Final[dict[str, Any]] = {}
-
-_Value = str | Annotated[int, msgspec.Meta(le=LONG_MAX)] | float | bool | None
-_decode: Final = msgspec.msgpack.Decoder(Annotated[dict[str, _Value], msgspec.Meta(max_length=MAX_PROPERTIES)]).decode
 
 
 def properties_or_none(fields: EnvelopeFields) -> dict[str, PropertyValue]:
@@ -50,144 +51,90 @@ class PropertyColumns:
 
     Args:
         packed, letters: fields `properties` and `property_types` of the messages' envelopes.
-
-    Attributes:
-        each: the properties of each message, as msgpack has them: not held in wrappers.
-
     """
 
     def __init__(self, packed: Sequence[bytes | None], letters: Sequence[str | None]) -> None:
         try:
-            self.each: Sequence[dict[str, Any]] = [_NONE if each is None else _decode(each) for each in packed]
-            self._read(letters)
-        except (UnusualError, LookupError, ValueError, TypeError, OverflowError, RecursionError, pa.ArrowException):
+            self._read(PackedMaps(packed), letters)
+        except (UnusualError, IndexError, TypeError, ValueError):  # Arrow's are ValueErrors
             self._read_slowly(packed, letters)
 
-    def _count(self) -> None:
-        each = self.each
-        self.offsets = np.zeros(len(each) + 1, np.int32)
-        np.cumsum(np.fromiter(map(len, each), np.int32, len(each)), out=self.offsets[1:])
-        self._alike = len(set(map(tuple, each))) == 1  # as most messages of a queue are
-        if self._alike:
-            number = {name: place for place, name in enumerate(each[0])}
-            self._numbers = np.tile(np.arange(len(number), dtype=np.int32), len(each))
-        else:
-            names = list(chain.from_iterable(each))
-            number = {name: place for place, name in enumerate(dict.fromkeys(names))}
-            self._numbers = np.fromiter(map(number.__getitem__, names), np.int32, len(names))
-        self._number = number
-        self.names = pa.array(map(well_formed, number), pa.string())
-
-    def _places(self) -> list[Any]:
-        """Where the values of each name stand, as indexes into the row."""
-        count = len(self._number)
-        if self._alike:
-            return [slice(place, None, count) for place in range(count)]
-        ends = np.cumsum(np.bincount(self._numbers, minlength=count))
-        return np.split(np.argsort(self._numbers, kind="stable"), ends[:-1])
-
-    def _read(self, letters: Sequence[str | None]) -> None:
-        self._count()
-        total = len(self._numbers)
-        values = np.fromiter(chain.from_iterable(map(dict.values, self.each)), object, total)
-        rows = {kind: np.zeros(total, kind) for kind in (bool, int, float)}
-        there = {kind: np.zeros(total, np.bool_) for kind in (bool, int, float, str, type(None))}
-        for places in self._places():
-            column = values[places].tolist()
-            kinds = set(map(type, column))
-            for kind in kinds:
-                here, found = places, column
-                if len(kinds) > 1:
-                    chosen = [type(value) is kind for value in column]
-                    here, found = np.arange(total)[places][chosen], list(compress(column, chosen))
-                there[kind][here] = True
-                if kind in rows:
-                    rows[kind][here] = np.fromiter(found, kind, len(found))
-        booleans, integers, reals, texts, _ = there.values()
-        long, double = rows[int], rows[float]
-        t = np.full(total, ord("s"), np.uint8)
-        t[booleans] = ord("z")
-        t[reals] = ord("d")
-        t[integers] = ord("i")
+    def _read(self, maps: PackedMaps, letters: Sequence[str | None]) -> None:
+        if self._name(maps.keys(), maps.offsets):
+            raise UnusualError
+        kinds, long, double = maps.kinds, maps.integers(), maps.reals()
+        t = _LETTERS.take(kinds)
         t[(long < INT_MIN) | (long > INT_MAX)] = ord("l")
         if any(letters):
-            said = _joined(letters, self.each)
-            said[there[type(None)]] = ord(_UNSAID)
-            for letter, (low, high) in _RANGES.items():
-                here = said == ord(letter)
-                held = long[here]
-                if not integers[here].all() or (len(held) and (held.min() < low or held.max() > high)):
-                    raise UnusualError
-                t[here] = ord(letter)
-            here = said == ord("f")
-            if not reals[here].all():
+            said = _joined(letters, np.diff(maps.offsets))
+            wanted = _WRAPPED.take(said)
+            wanted[kinds == NULL] = 0
+            wrapped = wanted > 0
+            if ((wanted != kinds) & wrapped).any():
                 raise UnusualError
-            t[here] = ord("f")
+            if ((long < _LEAST.take(said)) | (long > _MOST.take(said))).any():
+                raise UnusualError
+            t = np.where(wrapped, said, t)
             with np.errstate(over="ignore"):
-                double[here] = double[here].astype(np.float32)
+                double = np.where(t == ord("f"), double.astype(np.float32), double)
         self.t = t
-        self.b, self.l = pa.array(rows[bool], mask=~booleans), pa.array(long, mask=~integers)
-        self.d = pa.array(double, mask=~reals)
-        self.s = _spread_texts(pa.array(values[texts], pa.string()), texts)
+        self.b = pa.array(maps.booleans(), mask=kinds != BOOLEAN)
+        self.l, self.d = pa.array(long, mask=kinds != INTEGER), pa.array(double, mask=kinds != REAL)
+        self.s = maps.texts()
 
     def _read_slowly(self, packed: Sequence[bytes | None], letters: Sequence[str | None]) -> None:
-        held = [properties_or_none((*_NO_HEADERS, *pair)) for pair in zip(packed, letters, strict=True)]
-        self.each = held
-        self._count()
-        items = [typed(value) for each in held for value in each.values()]
+        each = [properties_or_none((*_NO_HEADERS, *pair)) for pair in zip(packed, letters, strict=True)]
+        names = [well_formed(name) for one in each for name in one]
+        self._name(pa.array(names, pa.string()), np.cumsum([0, *map(len, each)], dtype=np.int32))
+        items = [typed(value) for one in each for value in one.values()]
         t, b, long, d, s = zip(*items, strict=True) if items else ((),) * 5
         self.t = np.frombuffer("".join(t).encode(), np.uint8)
         self.b, self.l = pa.array(b, pa.bool_()), pa.array(long, pa.int64())
         self.d, self.s = pa.array(d, pa.float64()), pa.array(s, pa.string())
 
+    def _name(self, keys: pa.StringArray, offsets: Any) -> bool:
+        """Keep the names of all values, and where those of each message begin. True if a message has a name twice."""
+        self._keys, self._offsets = keys, offsets
+        counts = np.diff(offsets)
+        names = keys[: counts[0]]
+        numbers = np.tile(np.arange(len(names), dtype=np.int32), len(counts))
+        alike = (counts == counts[0]).all() and keys.equals(names.take(pa.array(numbers)))  # as most of a queue are
+        if not alike:
+            encoded = keys.dictionary_encode()
+            names, numbers = encoded.dictionary, encoded.indices.to_numpy()
+        self._numbers, self._number = numbers, {name: number for number, name in enumerate(names.to_pylist())}
+        if alike:
+            return len(self._number) < len(names)
+        places = np.repeat(np.arange(len(counts)), counts) * len(names) + numbers
+        return len(np.unique(places)) < len(places)
+
     def maps(self, kind: pa.MapType) -> pa.MapArray:
         """The column `properties`."""
-        keys = self.names.take(pa.array(self._numbers))
-        total = len(self._numbers)
+        total = len(self.t)
         t = pa.Array.from_buffers(
             pa.string(), total, [None, pa.py_buffer(np.arange(total + 1, dtype=np.int32)), pa.py_buffer(self.t)]
         )
         structs = pa.StructArray.from_arrays([t, self.b, self.l, self.d, self.s], fields=list(kind.item_type))
-        return pa.MapArray.from_arrays(pa.array(self.offsets), keys, structs, type=kind)
+        return pa.MapArray.from_arrays(pa.array(self._offsets), self._keys, structs, type=kind)
 
-    def promoted(self, columns: Mapping[str, str]) -> list[pa.Array]:
-        """Columns of properties: the value where its type is the column's or widens to it, NULL elsewhere."""
-        return [self._column(name, TYPES[kind]) for name, kind in columns.items()]
-
-    def _column(self, name: str, letter: str) -> pa.Array:
+    def column(self, name: str, letter: str) -> pa.Array:
+        """A column of a property: the value where its type is the column's or widens to it, NULL elsewhere."""
         values = self.s if letter == "s" else self.b if letter == "z" else self.d if letter in "fd" else self.l
-        places = np.full(len(self.each), -1, np.int64)
-        if name in self._number:
-            there = np.nonzero(self._numbers == self._number[name])[0]
-            there = there[np.isin(self.t[there], np.frombuffer(WIDENS[letter].encode(), np.uint8))]
-            places[np.searchsorted(self.offsets, there, "right") - 1] = there
+        count = len(self._offsets) - 1
+        if name not in self._number:
+            return pa.nulls(count, values.type)
+        there = np.nonzero(self._numbers == self._number[name])[0]
+        there = there[np.isin(self.t[there], np.frombuffer(WIDENS[letter].encode(), np.uint8))]
+        places = np.full(count, -1, np.int64)
+        places[np.searchsorted(self._offsets, there, "right") - 1] = there
         return values.take(pa.array(places, mask=places < 0))
 
-    def values_of(self, name: str) -> list[PropertyValue]:
-        """A property of each message, None where there is none."""
-        if name not in self._number:
-            return [None] * len(self.each)
-        return [each.get(name) for each in self.each]
 
-
-def _joined(letters: Sequence[str | None], each: Sequence[Mapping[str, Any]]) -> Any:
-    said = [_UNSAID * len(one) if some is None else some for some, one in zip(letters, each, strict=True)]
-    if list(map(len, said)) != list(map(len, each)):
+def _joined(letters: Sequence[str | None], counts: Any) -> Any:
+    said = [_UNSAID * count if some is None else some for some, count in zip(letters, counts.tolist(), strict=True)]
+    if (np.fromiter(map(len, said), np.int64, len(said)) != counts).any():
         raise UnusualError
-    joined = np.frombuffer(bytearray("".join(said), "ascii"), np.uint8)  # writable
-    if not _IS_LETTER[joined].all():
+    joined = np.frombuffer("".join(said).encode("ascii"), np.uint8)
+    if not _IS_LETTER.take(joined).all():
         raise UnusualError
     return joined
-
-
-def _spread_texts(texts: pa.StringArray, mask: Any) -> pa.StringArray:
-    """Texts one behind the other as an array that has them where the mask is true, NULL elsewhere: their characters
-    stay where they are."""
-    _, offsets, characters = texts.buffers()
-    if not len(texts):
-        return pa.nulls(len(mask), pa.string())
-    before = np.zeros(len(mask) + 1, np.int32)
-    np.cumsum(mask, out=before[1:])
-    spread = np.frombuffer(offsets, np.int32, len(texts) + 1)[before]
-    there = np.packbits(mask, bitorder="little")
-    return pa.StringArray.from_buffers(len(mask), pa.py_buffer(spread), characters, pa.py_buffer(there))

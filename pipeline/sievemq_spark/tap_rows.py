@@ -34,6 +34,7 @@ from sievemq_core.message.envelope import (
 )
 from sievemq_core.message.outcomes import OUTCOME, OUTCOME_ATTEMPTS, OUTCOME_REASON, OUTCOME_SUBSCRIPTION, SELECTOR
 from sievemq_core.message.values import to_time
+from sievemq_spark.columns import TYPES
 from sievemq_spark.property_columns import PropertyColumns, properties_or_none
 from sievemq_spark.schema import KINDS
 from sievemq_spark.times import FIRST, LAST
@@ -77,17 +78,14 @@ def _values(
     places: Sequence[int] | None,
 ) -> list[Sequence[Any] | pa.Array]:
     fields, count = page.columns, len(page)
-    correlations, kinds, bodies, packed = (fields[each] for each in (CORRELATION_ID, BODY_KIND, BODY, PROPERTIES))
+    kinds, bodies, packed = (fields[each] for each in (BODY_KIND, BODY, PROPERTIES))
     properties = PropertyColumns(packed, fields[PROPERTY_TYPES])
-    groups, numbers = properties.values_of("JMSXGroupID"), properties.values_of("JMSXGroupSeq")
     counts = np.fromiter(page.counts, np.int32, count)
-    names = {kind: KINDS.get(kind, str(kind)) for kind in set(kinds)}
     return [
         *(pa.repeat(pa.scalar(part, pa.string()), count) for part in origin),
         np.arange(page.first, page.first + count, dtype=np.int64) if places is None else places,
         _texts(fields[MESSAGE_ID]),
-        _only_texts(correlations),
-        [each if type(each) is bytes else None for each in correlations],
+        *_correlations(fields[CORRELATION_ID]),
         _texts(fields[TYPE]),
         _texts(fields[REPLY_TO]),
         _times(fields[TIMESTAMP]),
@@ -97,15 +95,30 @@ def _values(
         _times(fields[DELIVERY_TIME]),
         counts > 1,
         counts,
-        _only_texts(groups),
-        [int(each) if isinstance(each, int) and type(each) is not bool else None for each in numbers],
-        list(map(names.__getitem__, kinds)),
+        properties.column("JMSXGroupID", "s"),
+        properties.column("JMSXGroupSeq", "l"),
+        _names(kinds),
         *_bodies(kinds, bodies),
         _sizes(bodies) + _sizes(packed),
         properties.maps(schema.field("properties").type),
-        *properties.promoted(columns),
+        *(properties.column(name, TYPES[kind]) for name, kind in columns.items()),
         *([_moments(fields[TIMESTAMP])] if pa.types.is_timestamp(schema[-1].type) else ()),
     ]
+
+
+def _correlations(values: Sequence[str | bytes | None]) -> tuple[pa.Array, Sequence[bytes | None]]:
+    """The columns `correlation_id` and `correlation_bytes`."""
+    if bytes not in set(map(type, values)):
+        return _texts(values), [None] * len(values)  # type: ignore[arg-type]  # as just tested
+    return _only_texts(values), [each if type(each) is bytes else None for each in values]
+
+
+def _names(kinds: Sequence[int]) -> pa.Array:
+    """The column `body_kind`."""
+    names = {kind: KINDS.get(kind, str(kind)) for kind in set(kinds)}
+    if len(names) == 1:
+        return pa.repeat(pa.scalar(names[kinds[0]], pa.string()), len(kinds))
+    return pa.array(list(map(names.__getitem__, kinds)), pa.string())
 
 
 def _texts(values: Sequence[str | None]) -> pa.Array:

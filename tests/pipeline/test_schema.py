@@ -29,6 +29,7 @@ from sievemq_spark.columns import parse_columns
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.options import WriteOptions
 from sievemq_spark.outgoing import outgoing
+from sievemq_spark.property_columns import PropertyColumns
 from sievemq_spark.schema import COLUMN_NAMES, OUTCOME_COLUMNS, ddl, envelope_of, typed, untyped
 from sievemq_spark.tap_rows import outcome_batches
 
@@ -202,6 +203,38 @@ def test_a_page_has_what_each_message_has(messages: list[dict[str, PropertyValue
         assert str(tuple(row[name] for name in columns)) == str(alone)
 
 
+USUAL: dict[str, PropertyValue] = {
+    "z": True, "b": Byte(-5), "h": Short(300), "i": 70_000, "small": -1, "l": Long(7), "long": -(2**40),
+    "f": Float(0.1), "d": 0.1, "s": "x", "none": None, "n" * 40: "x" * 40, "m" * 300: "é" * 200, "": "",
+    **{f"more {number}": 2**number - 1 for number in range(0, 64, 7)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [USUAL, USUAL, USUAL],
+        [USUAL, {}, {"a": 1, "b": "x"}, dict(reversed(USUAL.items())), {"b": 2}],
+        [{}, {}],
+    ],
+    ids=["alike", "unlike", "none"],
+)
+def test_usual_properties_are_converted_together(
+    messages: list[dict[str, PropertyValue]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(PropertyColumns, "_read_slowly")
+    fields = [fields_of(_9=packed, _10=letters) for packed, letters in map(pack_properties, messages)]
+    rows = batch_of(fields).to_pylist()
+    found = [{name: tuple(item.values()) for name, item in row["properties"]} for row in rows]
+    assert found == [{name: tuple(typed(value)) for name, value in each.items()} for each in messages]
+
+
+@pytest.mark.parametrize("other", [b"\x82\xa1a\x01\xa1a\x02", b"\x81\xa1b\x01"])
+def test_a_name_that_is_there_twice_has_its_last_value(other: bytes) -> None:
+    first, _ = batch_of([fields_of(_9=b"\x82\xa1a\x01\xa1a\x02"), fields_of(_9=other)]).to_pylist()
+    assert [(name, item["l"]) for name, item in first["properties"]] == [("a", 2)]
+
+
 @pytest.mark.parametrize(
     ("packed", "letters"),
     [
@@ -211,6 +244,8 @@ def test_a_page_has_what_each_message_has(messages: list[dict[str, PropertyValue
         (b"\x81\xa1a\xc4\x01x", None),  # bytes
         (b"\x81\xa1a\xcf\xff\xff\xff\xff\xff\xff\xff\xff", None),  # beyond a long
         (b"\x81\xa1a", None),
+        (b"\x82\xa1a\x01", None),  # the next message is no part of it
+        (b"\xde\xff\xff\xa1a\x01", None),
     ],
 )
 def test_properties_that_cannot_be_decoded_are_none(packed: bytes, letters: str | None) -> None:
