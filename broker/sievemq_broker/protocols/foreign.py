@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.ports import deliver_each
 from sievemq_broker.domain.settlement import Outcome
+from sievemq_broker.domain.tap_log import Tapped
 from sievemq_broker.domain.work import TURN, Budget, Make
 from sievemq_broker.protocols.base import BaseConnection, Outlet
 from sievemq_broker.protocols.heartbeat import Heartbeat
@@ -299,6 +300,10 @@ class ForeignOutbox(Outlet):
     def answer_page(self, request: int, cursor: object, messages: list[tuple[Any, ...]]) -> None:
         """A page of messages."""
         self.answer(request, (cursor, messages))
+
+    def answer_tapped(self, request: int, first: int, found: list[Tapped]) -> None:
+        """Messages of a tap."""
+        self.answer(request, (first, found))
 
     def refuse(self, request: int, error: SieveError) -> None:
         """A request was refused."""

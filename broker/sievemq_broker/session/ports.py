@@ -14,6 +14,7 @@ from sievemq_broker.domain.failure import Party
 from sievemq_broker.domain.journal import Share
 from sievemq_broker.domain.ports import DeliveryPort, Stored
 from sievemq_broker.domain.settlement import Outcome
+from sievemq_broker.domain.tap_log import Tapped
 from sievemq_broker.session.life import Life
 from sievemq_broker.session.lost import LostConnections
 from sievemq_broker.session.rights import Identity
@@ -110,6 +111,9 @@ class ClientPort(DeliveryPort, Protocol):
 
     def answer_page(self, request: int, cursor: object, messages: list[tuple[Any, ...]]) -> None:
         """A page of messages, in answer to a request."""
+
+    def answer_tapped(self, request: int, first: int, found: list[Tapped]) -> None:
+        """Messages of a tap from the sequence `first` on, in answer to a request."""
 
     def refuse(self, request: int, error: SieveError) -> None:
         """A request was refused."""

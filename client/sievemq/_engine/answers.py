@@ -7,7 +7,7 @@ from typing import Final
 
 from sievemq_core.errors import ProtocolError
 from sievemq_core.wire.commands import Command
-from sievemq_core.wire.form import check_columns, check_envelope
+from sievemq_core.wire.form import check_envelope
 
 
 def check_answer(kind: int, result: object) -> None:
@@ -78,16 +78,17 @@ def _check_state(command: str, members: Mapping[str, type]) -> Callable[[object]
     return check
 
 
-def _check_columns(result: object) -> None:
-    if type(result) is not tuple or len(result) < 3:
-        raise ProtocolError("the answer to FETCH_TAP must be a sequence, times, counts and columns")
-    first, times, counts, *columns = result
+def _check_tapped(result: object) -> None:
+    if type(result) is not tuple or len(result) < 4:
+        raise ProtocolError("the answer to FETCH_TAP must be a sequence, times, counts and envelopes")
+    first, times, counts, envelopes = result[:4]
     for numbers in ((first,), times, counts):
         if type(numbers) is not tuple or not _NUMBERS.issuperset(map(type, numbers)):
             raise ProtocolError("the answer to FETCH_TAP must have numbers as sequence, times and counts")
-    if len(times) != len(counts):
-        raise ProtocolError(f"the answer to FETCH_TAP has {len(times)} times and {len(counts)} counts")
-    check_columns(tuple(columns), len(times))
+    if type(envelopes) is not tuple or not len(times) == len(counts) == len(envelopes):
+        raise ProtocolError(f"the answer to FETCH_TAP has {len(times)} times, and not as many counts and envelopes")
+    for envelope in envelopes:
+        check_envelope(envelope)
 
 
 _NUMBERS: Final = frozenset({int})
@@ -112,7 +113,7 @@ _FORMS: Final[Mapping[int, Callable[[object], None]]] = {
     Command.CREATE_TEMPORARY: _check_kind("CREATE_TEMPORARY", "an address", str),
     Command.OPEN_TAP: _check_state("OPEN_TAP", _OPENED),
     Command.LOOK_TAP: _check_state("LOOK_TAP", _LOOKED),
-    Command.FETCH_TAP: _check_columns,
+    Command.FETCH_TAP: _check_tapped,
     Command.ACKNOWLEDGE_TAP: _check_state("ACKNOWLEDGE_TAP", _STATE),
     Command.DELETE_TAP: _check_kind("DELETE_TAP", "whether there was one", bool),
     Command.STAGE: _check_kind("STAGE", "a name", str),

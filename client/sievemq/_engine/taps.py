@@ -82,8 +82,8 @@ def state_of(answer: Mapping[str, Any]) -> TapState:
 
 
 def page_of(answer: Sequence[Any]) -> TapPage:
-    first, times, counts, *columns = answer
-    return TapPage(first, times, counts, columns)
+    first, times, counts, envelopes = answer[:4]
+    return TapPage(first, times, counts, tuple(zip(*envelopes, strict=False)))  # fields of newer versions may differ
 
 
 def fields_of(

@@ -27,6 +27,7 @@ __all__ = [
     "pack_fields",
     "pack_page",
     "pack_send",
+    "pack_tapped",
     "send_start",
     "unpack_value",
 ]
@@ -60,6 +61,8 @@ def _bin_head(size: int) -> bytes:
 
 
 _OK: Final = int(Command.OK)
+#: Behind it stand the request and the result.
+_OK_HEAD: Final = b"\x93" + pack(_OK)
 _NIL: Final = b"\xc0"
 #: By size, where that is small.
 _BIN_HEADS: Final = tuple(_bin_head(size) for size in range(1_024))
@@ -171,12 +174,26 @@ def pack_page(request: int, cursor: object, messages: list[tuple[Any, ...]]) -> 
         cursor: where the next page begins; None at the end.
         messages: count of the next delivery and envelope, in delivery order; with the place there of a part's messages.
     """
-    parts = [b"\x93", pack(_OK), pack(request), b"\xdd", (len(messages) + 1).to_bytes(4, "big"), pack(cursor)]
+    parts = [_OK_HEAD, pack(request), b"\xdd", (len(messages) + 1).to_bytes(4), pack(cursor)]
     for count, envelope, *place in messages:
         parts += (b"\x93" if place else b"\x92", pack(count), envelope.packed)
         if place:
             parts.append(pack(place[0]))
     return b"".join(parts)
+
+
+def pack_tapped(request: int, first: int, times: list[int], counts: list[int], envelopes: list[bytes]) -> bytes:
+    """An OK to a FETCH_TAP around envelopes that are packed already: ``[OK, request, [first, times, counts,
+    [envelope, …]]]``.
+
+    Args:
+        request: of the FETCH_TAP.
+        first: sequence of the first message.
+        times, counts: of each message: when the tap saw it, and its delivery count.
+        envelopes: packed.
+    """
+    head = b"".join((_OK_HEAD, pack(request), b"\x94", pack(first), pack(times), pack(counts), b"\xdd"))
+    return b"".join((head, len(envelopes).to_bytes(4), *envelopes))
 
 
 def unpack_value(data: bytes) -> Any:

@@ -474,7 +474,7 @@ COMMANDS: Final[dict[int, CommandSpec]] = {
             "FETCH_TAP",
             "client",
             "reads messages of a tap, any number of times until they are acknowledged. Answer: [first, times, counts, "
-            "column, …], a column for each field of the envelope; first is the sequence of the first one",
+            "envelopes]; first is the sequence of the first one",
             (
                 _REQUEST,
                 _TAP,

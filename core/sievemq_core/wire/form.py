@@ -142,19 +142,6 @@ def _is_envelope(fields: object) -> bool:
     return True
 
 
-def check_columns(columns: tuple[object, ...], count: int) -> None:
-    """Check the form of envelopes that come column by column; columns beyond those of this version are left alone.
-
-    Raises:
-        ProtocolError: names the field that is wrong.
-    """
-    if count and len(columns) < ENVELOPE_FIELDS:
-        raise ProtocolError(f"an envelope has {ENVELOPE_FIELDS} fields, not {len(columns)}")
-    for (name, kinds), column in zip(_ENVELOPE, columns, strict=False):
-        if type(column) is not tuple or len(column) != count or not kinds.issuperset(map(type, column)):
-            raise ProtocolError(f"the {name} of {count} envelopes must not be {shown(column)}")
-
-
 def check_headers(fields: CommandTuple) -> str | None:
     """The mistake in the header values of an envelope of correct form, or None: lengths and the body kind.
 

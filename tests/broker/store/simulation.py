@@ -610,8 +610,8 @@ class TapReader(Client):
     def answered(self, request: int, kind: str, result: Any) -> None:
         if kind == "fetch":
             assert self.link is not None
-            first, _, _, *columns = result
-            names = [] if not columns else columns[MESSAGE_ID]
+            first, _, _, envelopes = result
+            names = [envelope[MESSAGE_ID] for envelope in envelopes]
             if names and first != self._read + 1:
                 self.world.blame(f"I15: the tap continues with {first} behind {self._read}")
             self._read += len(names)

@@ -14,7 +14,7 @@ from tests.cases import case
 from sievemq_core.errors import ErrorCode, ProtocolError
 from sievemq_core.message.envelope import ENVELOPE_FIELDS
 from sievemq_core.wire.commands import COMMANDS, Command, CommandSpec
-from sievemq_core.wire.form import FORMS, ROWS, TRUSTED_FORMS, check_columns, check_envelope, check_headers, examine
+from sievemq_core.wire.form import FORMS, ROWS, TRUSTED_FORMS, check_envelope, check_headers, examine
 
 ENVELOPE = ("ID:a:1", 1_700_000_000_000, 4, 2, 0, 0, None, None, None, None, None, 1, b"hi")
 GOOD: dict[str, list[Any]] = {
@@ -295,31 +295,6 @@ def test_quick_and_slow_check_agree(data: st.DataObject) -> None:
     except ProtocolError:
         slow = False
     assert quick == slow
-
-
-COLUMNS = tuple(zip(ENVELOPE, ENVELOPE, strict=True))
-
-
-def test_envelopes_column_by_column() -> None:
-    check_columns((), 0)
-    check_columns(((),) * len(COLUMNS), 0)
-    check_columns(COLUMNS, 2)
-    check_columns((*COLUMNS, ("of a newer version",)), 2)
-
-
-@pytest.mark.parametrize(
-    ("columns", "text"),
-    [
-        (COLUMNS[:-1], "13 fields"),
-        ((COLUMNS[0][:1], *COLUMNS[1:]), "message_id"),
-        ((*COLUMNS[:-1], "xy"), "body"),
-        ((*COLUMNS[:2], (4, "4"), *COLUMNS[3:]), "priority"),
-        ((*COLUMNS[:2], [4, 4], *COLUMNS[3:]), "priority"),
-    ],
-)
-def test_columns_that_are_none(columns: tuple[Any, ...], text: str) -> None:
-    with pytest.raises(ProtocolError, match=text):
-        check_columns(columns, 2)
 
 
 def test_an_envelope_without_fields_is_refused_before_any_other_came() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.ports import deliver_each
+from sievemq_broker.domain.tap_log import Tapped
 from sievemq_broker.protocols.base import BaseConnection, Outlet, no_wake
 from sievemq_broker.protocols.heartbeat import Heartbeat
 from sievemq_broker.protocols.sieve.handshake import Greeting, divide, welcome_of
@@ -24,7 +25,7 @@ from sievemq_broker.session.verbs import NamedCommand, Welcome, named_commands
 from sievemq_core.compiled import mypyc_attr
 from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
 from sievemq_core.limits import GATHER_BYTES
-from sievemq_core.wire.codec import DELIVERIES_HEAD, CommandTuple, pack_page
+from sievemq_core.wire.codec import DELIVERIES_HEAD, CommandTuple, pack_page, pack_tapped
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
 
@@ -130,6 +131,12 @@ class SieveOutbox(Outlet):
     def answer_page(self, request: int, cursor: object, messages: list[tuple[Any, ...]]) -> None:
         """OK to a BROWSE, around envelopes that are packed already."""
         self._wire.send_packed(pack_page(request, cursor, messages))
+        self.request_flush()
+
+    def answer_tapped(self, request: int, first: int, found: list[Tapped]) -> None:
+        """OK to a FETCH_TAP, likewise."""
+        times, counts = [each.time for each in found], [each.delivery for each in found]
+        self._wire.send_packed(pack_tapped(request, first, times, counts, [each.packed for each in found]))
         self.request_flush()
 
     def refuse(self, request: int, error: SieveError) -> None:

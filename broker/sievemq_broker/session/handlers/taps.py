@@ -26,7 +26,6 @@ from sievemq_broker.session.verbs import AcknowledgeTap, DeleteTap, Discard, Fet
 from sievemq_core.errors import ErrorCode, ProtocolError, RequestError, shown
 from sievemq_core.limits import MAX_ARRAY
 from sievemq_core.message.destination import parse_address
-from sievemq_core.wire.codec import unpack_value
 
 #: Messages and bytes of one FETCH_TAP: a few milliseconds of a turn.
 FETCH_MESSAGES = 2_000
@@ -60,7 +59,7 @@ def on_look_tap(peer: Peer, command: LookTap, now: int) -> None:
 
 
 def on_fetch_tap(peer: Peer, command: FetchTap, now: int) -> None:
-    """A page of messages, as columns: readers of thousands of messages need them so."""
+    """A page of messages."""
     if peer.wait_for_publishing(command, on_fetch_tap):
         return
     check_unread(peer.out.unread, "fetching")
@@ -69,9 +68,7 @@ def on_fetch_tap(peer: Peer, command: FetchTap, now: int) -> None:
     found = tap.fetch(command.id, command.after, command.upto, limit, FETCH_BYTES, now)
     first = max(command.after + 1, tap.log.first)
     peer.owe_all()  # after a crash other records would have the sequences of those that are not stored
-    columns = zip(*[unpack_value(item.packed) for item in found], strict=False)  # fields of newer versions may differ
-    times, counts = [item.time for item in found], [item.delivery for item in found]
-    peer.out.answer(command.request, (first, times, counts, *columns))
+    peer.out.answer_tapped(command.request, first, found)
 
 
 def on_acknowledge_tap(peer: Peer, command: AcknowledgeTap, now: int) -> None:
