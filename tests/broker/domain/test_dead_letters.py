@@ -154,6 +154,20 @@ def test_a_message_stays_while_its_dead_letter_queue_is_full() -> None:
     assert world.counts(consumer)[-1] == ("b", 2)
 
 
+def test_a_message_stays_until_its_dead_letter_queue_is_created() -> None:
+    world = World(("queue:q", DestinationPolicy(max_attempts=1)), auto_create=False)
+    queue = world.namespace.create("queue:q")
+    assert isinstance(queue, Queue)
+    consumer = world.consumer("queue:q")
+    world.send("queue:q", "a")
+    fail(world, consumer, 1)
+    assert (queue.counts.dead_lettered, queue.counts.dead_refused) == (0, 1)
+    world.namespace.create("queue:DLQ.q")
+    world.advance(REFUSED_DELAY_MS)
+    fail(world, consumer, 1)
+    assert world.browse("queue:DLQ.q") == ["a"]
+
+
 def test_a_full_dead_letter_queue_does_not_shorten_the_delay_of_the_rule() -> None:
     rule = DestinationPolicy(max_attempts=1, redelivery_delay=REFUSED_DELAY_MS + 5)
     world = World(("queue:DLQ.*", DestinationPolicy(max_messages=1)), ("queue:q", rule))

@@ -365,6 +365,7 @@ def test_dead_letters_are_found_by_reason_until_no_more_come() -> None:
     found = world.after()
     assert found["dead_letters"].text == "new dead letters: 2 failed too often, 1 expired, 1 rejected"
     assert found["dead_letters"].since == NOW
+    assert found["dead_letters_refused"].text.startswith("its dead-letter queue is full, or does not exist")
     assert found["dead_letters_refused"].text.endswith("are delivered again: 1 message")
     world.after(299)
     counts.dead_letter("attempts")

@@ -123,8 +123,8 @@ DEAD_LETTERS: Final = Rule(
 DEAD_LETTERS_REFUSED: Final = Rule(
     "dead_letters_refused",
     WARNING,
-    "its dead-letter queue is full; failed messages are delivered again: {amount}",
-    "Retry, move or purge dead letters.",
+    "its dead-letter queue is full, or does not exist; failed messages are delivered again: {amount}",
+    "Retry, move or purge dead letters. Without auto_create, create the queue if it does not exist.",
 )
 ROLLBACKS: Final = Rule(
     "rollbacks",
