@@ -250,6 +250,17 @@ class Scheduler:
             line.append(job)
         return job
 
+    def share_turn(self, do: Callable[[], object]) -> None:
+        """Call what starts tasks: together, their first slices spend what one turn may."""
+        outer = self._running
+        if not outer:
+            self.budget.renew(self.turn)
+        self._running = True
+        try:
+            do()
+        finally:
+            self._running = outer
+
     def is_busy(self, key: Hashable) -> bool:
         """True while there is a task with this key."""
         return key in self._lines

@@ -217,7 +217,8 @@ class Server:
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
         settings, shard = self.settings, self.shard
-        self.timers = Timers(loop, self.clock, [shard.broker], self.links, self._look)
+        look = partial(shard.broker.scheduler.share_turn, self._look)
+        self.timers = Timers(loop, self.clock, [shard.broker], self.links, look)
         if self.candidates is not None:
             if settings.shards:
                 (any_of_them, *_) = self.candidates.followed.values()

@@ -174,6 +174,14 @@ def test_a_task_that_is_started_by_the_first_slice_of_another_shares_its_budget(
     assert inner[0].over
 
 
+def test_tasks_that_are_started_together_share_one_budget(tasks: Tasks) -> None:
+    jobs: list[Job[str]] = []
+    tasks.scheduler.share_turn(lambda: jobs.extend(tasks.start(key, TURN - 10) for key in "abc"))
+    assert [(job.over, job.began) for job in jobs] == [(True, True), (False, True), (False, False)]
+    tasks.run()
+    assert all(job.over for job in jobs)
+
+
 def test_a_nested_start_with_a_share_restores_the_share_of_the_outer_task(tasks: Tasks) -> None:
     journal = Journal()
     tasks.scheduler.store_in(journal)

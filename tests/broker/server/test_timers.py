@@ -208,6 +208,19 @@ def test_tick_visits_every_connection_and_marks_those_with_output(clock: Standin
     assert loop.armed() == [TICK_SECONDS]
 
 
+def test_a_tick_leaves_work_to_the_turn_that_it_begins(clock: StandingClock) -> None:
+    domain, ends = Domain(), 0
+    timers, loop, _, marked = make(domain, clock)
+
+    def end() -> None:
+        nonlocal ends
+        ends += 1
+
+    timers.start(marked.append, end)
+    loop.fire()
+    assert (ends, domain.asked) == (1, [])
+
+
 def test_many_connections_are_ticked_in_several_turns(clock: StandingClock) -> None:
     timers, loop, links, _ = make(Domain(), clock)
     many = [_link() for _ in range(2 * TICKED_AT_ONCE + 1)]

@@ -253,7 +253,7 @@ class Timers:
         self._next_tick = self._loop.time() + wait
         self._ticker = self._loop.call_at(self._next_tick, self._tick)
         self._on_tick()
-        self.rearm()
+        self._worked()  # what it has begun goes on in the next turn: it has had a slice in this one
 
 
 class Turn:

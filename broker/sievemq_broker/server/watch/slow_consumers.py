@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from sievemq_broker import logs
 from sievemq_broker.clock import Clock
@@ -14,6 +15,9 @@ from sievemq_broker.server.watch.rounds import Round
 from sievemq_broker.session.peer import Peer
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode
+
+#: Units of a look at a consumer, whose queue and view are in no cache where there are very many.
+_LOOKED: Final = 2
 
 log = logs.get("server")
 
@@ -69,8 +73,8 @@ class SlowConsumers:
             for consumer in tuple(connection.deliveries.consumers.values()):
                 if budget.spent:
                     yield
-                budget.spend(1)
-                units += 1
+                budget.spend(_LOOKED)
+                units += _LOOKED
                 self._look_at(connection, consumer, self._clock.now())
         return units
 

@@ -35,6 +35,9 @@ MAX_TRACKS: Final = 4_000
 #: Other destinations that one look visits, at a microsecond or two each: some 2 % of a second.
 SWEEP: Final = 10_000
 
+#: Units of a visit: it reads several objects, which are in no cache where there are very many.
+_VISITED: Final = 2
+
 #: Units of making one sample of several.
 _CONDENSED: Final = 8
 
@@ -215,8 +218,9 @@ class Sampler:
                 yield from self._visit(destination, elapsed, budget)
         for destination in list(self.tracks):
             yield from self._visit(destination, elapsed, budget)
-        for destination in self._quiet():
-            yield from self._visit(destination, max(elapsed, self._round_seconds), budget)
+        for destination in self._due():
+            if destination not in self.tracks:
+                yield from self._visit(destination, max(elapsed, self._round_seconds), budget)
         while len(self.tracks) > MAX_TRACKS:
             self.tracks.popitem(last=False)
         sums = self._sums(elapsed)
@@ -235,8 +239,8 @@ class Sampler:
             new.append(destination)
         return new
 
-    def _quiet(self) -> list[Destination]:
-        """The next destinations of the round that do not have samples."""
+    def _due(self) -> list[Destination]:
+        """The next destinations of the round."""
         if not self._round:
             now = perf_counter()
             if self._round_began:
@@ -244,8 +248,9 @@ class Sampler:
             self._round_began = now
             for space in self._server.shard.broker.namespaces.values():
                 self._round += space.destinations.values()
-        self._round, due = self._round[:-SWEEP], self._round[-SWEEP:]
-        return [destination for destination in due if destination not in self.tracks]
+        due = self._round[-SWEEP:]
+        del self._round[-SWEEP:]
+        return due
 
     def _visit(self, destination: Destination, elapsed: float, budget: Budget) -> Task[None]:
         """Note what has changed at a destination since the last visit, this many seconds ago. One that was deleted
@@ -255,7 +260,7 @@ class Sampler:
         before = self._known(destination)
         if before is None:
             return
-        budget.spend(1)
+        budget.spend(_VISITED)
         figures = _figures(destination)
         moved = self._note(destination, figures)
         for queue in queues_at(destination):
@@ -263,7 +268,7 @@ class Sampler:
                 yield
             if queue is destination or queue.deleted:
                 continue
-            budget.spend(1)
+            budget.spend(_VISITED)
             known, there = self._seen.get(queue, _NONE), _figures(queue)
             moved |= self._note(queue, there)
             before, figures = _added(before, known), _added(figures, there)
