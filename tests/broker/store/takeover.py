@@ -71,6 +71,8 @@ UNPOOLED = ("promote", "lose", "forget")
 LEASE, BEAT = 2.0, 0.25
 DEADLINE = 60.0
 AWAY = 3.0
+#: Ports to choose from: below those that Linux, macOS and Windows choose from for connections.
+PORTS = (10_000, 32_000)
 #: Seconds that a client waits for WELCOME, and for anything else: a broker that was stopped answers nothing.
 WELCOME, PATIENCE = 1.0, 15.0
 WRITES = "SELECT max(n) FROM sievemq.written"
@@ -81,9 +83,17 @@ SUPERSEDED = 75
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """A port that a broker finds free each time it is started.
+
+    The system gives none of these to a connection as its own.
+    """
+    while True:
+        port = random.randrange(*PORTS)
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            continue  # another process listens there
 
 
 class Standby(Server):
