@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -11,7 +12,9 @@ from rich.table import Table
 
 from sievemq_core.output import complain, writing
 from sievemq_testing.demo.flights import TOTAL
-from sievemq_testing.demo.story import DemoFailedError, Outcome, run_story
+
+if TYPE_CHECKING:
+    from sievemq_testing.demo.story import Outcome
 
 FAILED, USAGE = 1, 2
 
@@ -34,10 +37,12 @@ def flights(
     The broker runs inside this process; a publisher and seven consumers, a process each, connect over TCP.
     Exit codes: 0 everything agrees, 1 something differs, 2 the flights are not installed.
     """
+    from sievemq_testing.demo.story import DemoFailedError, run_story  # `--help` needs no broker
+
     console = Console(highlight=False)
     total = min(limit or TOTAL, TOTAL)
     try:
-        outcome = _with_progress(limit, total)
+        outcome = _with_progress(lambda on: run_story(limit, on), total)
     except FileNotFoundError as error:
         complain(f"sievemq: {error}")
         raise typer.Exit(USAGE) from None
@@ -51,7 +56,7 @@ def flights(
         raise typer.Exit(FAILED)
 
 
-def _with_progress(limit: int | None, total: int) -> Outcome:
+def _with_progress(run: Callable[[Callable[[str, int], None]], Outcome], total: int) -> Outcome:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -64,7 +69,7 @@ def _with_progress(limit: int | None, total: int) -> Outcome:
             "published": bar.add_task("flights published to queue and topic", total=total),
             "received": bar.add_task("messages received", total=None),
         }
-        return run_story(limit, lambda what, count: bar.update(tasks[what], advance=count))
+        return run(lambda what, count: bar.update(tasks[what], advance=count))
 
 
 def _table(outcome: Outcome) -> Table:

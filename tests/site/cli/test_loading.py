@@ -53,14 +53,15 @@ def test_an_option_before_its_command_is_explained(sievemq: Sievemq) -> None:
     assert "--url is an option of the commands, and follows the command: sievemq send --url" in outcome.err
 
 
-def test_only_the_command_that_is_called_is_loaded() -> None:
+@pytest.mark.parametrize(("words", "loaded"), [(["version"], []), (["demo", "flights", "--help"], ["sievemq_testing"])])
+def test_only_the_command_that_is_called_is_loaded(words: list[str], loaded: list[str]) -> None:
     program = (
-        "import sys; from sievemq.cli import run; code = run(['version']);"
-        "print(code, sorted(name for name in sys.modules if name.split('.')[0] in"
-        " ('sievemq_broker', 'sievemq_testing', 'starlette', 'uvicorn', 'prometheus_client')))"
+        f"import sys; from sievemq.cli import run; code = run({words});"
+        "print(code, sorted({name.split('.')[0] for name in sys.modules} &"
+        " {'sievemq_broker', 'sievemq_testing', 'starlette', 'uvicorn', 'prometheus_client'}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "0 []"
+    assert done.stdout.splitlines()[-1] == f"0 {loaded}"
 
 
 #: What only some brokers use: it costs memory and the time of each start.
