@@ -112,12 +112,6 @@ def queues_at(destination: Queue | Topic) -> list[Queue]:
     return [destination] if isinstance(destination, Queue) else [s.queue for s in destination.subscriptions]
 
 
-def queues_of(broker: Broker) -> Iterator[Queue]:
-    """Every queue of the broker, those of subscriptions included."""
-    for space in broker.namespaces.values():
-        yield from queues_in(space)
-
-
 def queues_in(space: Namespace) -> Iterator[Queue]:
     """Every queue of a namespace, those of subscriptions included."""
     for destination in space.destinations.values():
