@@ -96,6 +96,51 @@ async def test_output_leaves_after_the_write_and_later_output_behind_it(rig: Rig
     assert rig.left == [[b"ab", b"d"], [b"c"]]
 
 
+class Noting(committing.Link):
+    """Adds its name to a list when its output leaves, and a pause in a later turn of the loop."""
+
+    def __init__(self, name: str, order: list[str]) -> None:
+        super().__init__()
+        self.name, self.order = name, order
+
+    def release(self, data: bytes) -> None:
+        super().release(data)
+        self.order.append(self.name)
+        asyncio.get_running_loop().call_soon(self.order.append, "-")
+
+
+async def test_output_of_many_links_leaves_over_several_turns_in_the_order_of_each(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RELEASED_AT_ONCE", 1)
+    order: list[str] = []
+    rig.links = [Noting(name, order) for name in "abcd"]
+    rig.record()
+    for link in range(4):
+        rig.say(link, b"1")
+    rig.commits.end_turn()
+    await rig.store.began.get()
+    rig.store.answers.put(None)
+    await rig.links[0].something.wait()
+    assert "c" not in order
+    rig.say(3, b"2", free=True)
+    await rig.links[3].something.wait()
+    assert order[:5] == ["a", "b", "-", "c", "-"]
+    assert rig.left == [[b"1"], [b"1"], [b"1"], [b"12"]]
+
+
+async def test_the_end_releases_the_output_of_all_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RELEASED_AT_ONCE", 1)
+    rig = Rig()
+    rig.links = [committing.Link() for _ in range(9)]
+    rig.record()
+    for link in range(9):
+        rig.say(link, b"1")
+    rig.store.answers.put(None)
+    await rig.commits.close()
+    assert rig.left == [[b"1"]] * 9
+
+
 async def test_a_link_whose_output_needs_nothing_does_not_wait_for_others(rig: Rig) -> None:
     rig.record()
     rig.say(0, b"a")

@@ -48,6 +48,9 @@ from sievemq_broker.server.durability.worker import Worker
 from sievemq_broker.server.histogram import Histogram
 from sievemq_broker.session.peer import Peer
 
+#: Links whose output is released in a turn of the loop: each is a write to a socket, some ten microseconds.
+RELEASED_AT_ONCE = 150
+
 #: The longest time for which changes without a waiting caller wait for others.
 LAZY_SECONDS = 0.005
 
@@ -90,6 +93,76 @@ class Holder(Protocol):
 
     def release(self, data: bytes) -> None:
         """Output that was held may be sent."""
+
+
+class _Held:
+    """Output that waits, that of each link in its order. False if there is none.
+
+    Args:
+        speaks: the gate: False while no output may leave.
+    """
+
+    __slots__ = ("_loop", "_of", "_releasing", "_speaks")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, speaks: Callable[[], bool]) -> None:
+        self._loop = loop
+        self._speaks = speaks
+        #: By link, each with what it waits for.
+        self._of: dict[Holder, deque[tuple[bytes, list[Stored]]]] = {}
+        #: Goes on releasing, where many links have output.
+        self._releasing: asyncio.Handle | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def shut(self) -> None:
+        """Nothing leaves from now on."""
+        self._speaks = _never
+
+    def add(self, link: Holder, data: bytes, missing: list[Stored]) -> bool:
+        """Hold output until nothing is missing; False if nothing is, and no earlier output of this link waits."""
+        waiting = self._of.get(link)
+        if waiting is not None:
+            waiting.append((data, missing))
+        elif missing or not self._speaks():
+            self._of[link] = deque([(data, missing)])
+        else:
+            return False
+        return True
+
+    def take(self) -> list[tuple[Holder, bytes]]:
+        """Take the output that waits for nothing any more: of RELEASED_AT_ONCE links; that of the others is released in
+        later turns of the loop."""
+        if self._releasing is not None or not self._speaks():
+            return []
+        ready: list[tuple[Holder, bytes]] = []
+        for link, waiting in tuple(self._of.items()):
+            if len(ready) == RELEASED_AT_ONCE:
+                self._releasing = self._loop.call_soon(self._release_more)
+                break
+            parts = []
+            while waiting and all(need.stored for need in waiting[0][1]):
+                parts.append(waiting.popleft()[0])
+            if not waiting:
+                del self._of[link]
+            if parts:
+                ready.append((link, parts[0] if len(parts) == 1 else b"".join(parts)))
+        return ready
+
+    def release(self) -> None:
+        """Send what waits for nothing any more, as :meth:`take` says."""
+        for link, data in self.take():
+            link.release(data)
+
+    def release_all(self) -> None:
+        """Send the rest of it now."""
+        while self._releasing is not None:
+            self._releasing.cancel()
+            self._release_more()
+
+    def _release_more(self) -> None:
+        self._releasing = None
+        self.release()
 
 
 class Commits:
@@ -135,15 +208,13 @@ class Commits:
         self._guard = guard
         self._failed = failed
         self._stands = stands
-        self._speaks = speaks or _always
         self._patience = patience
         self.full: str | None = None
         self.stuck: str | None = None
         self._relieved = False
         self._lacks = 0
         self._warned = 0.0
-        #: Output that waits, in order, each with what it waits for.
-        self._held: dict[Holder, deque[tuple[bytes, list[Stored]]]] = {}
+        self._held = _Held(loop, speaks or _always)
         #: Futures of those that asked, each with what it waits for.
         self._asked: list[tuple[asyncio.Future[None], list[Stored]]] = []
         self._busy = False
@@ -185,14 +256,7 @@ class Commits:
         False if that is so already. `needs` is emptied."""
         missing = self._journal.missing(needs)
         needs.clear()
-        waiting = self._held.get(link)
-        if waiting is not None:
-            waiting.append((data, missing))
-        elif missing or not self._speaks():
-            self._held[link] = deque([(data, missing)])
-        else:
-            return False
-        return True
+        return self._held.add(link, data, missing)
 
     def begin(self) -> None:
         """Commands of a link are carried out next."""
@@ -219,7 +283,7 @@ class Commits:
 
     def opened(self) -> None:
         """The gate is open again: send what was held back for it alone."""
-        self._release(self._ready())
+        self._held.release()
         self.end_turn()
 
     def hangs(self, seconds: float) -> bool:
@@ -232,7 +296,7 @@ class Commits:
             return
         if not self._journal.has_changes:
             self._answer_asked()
-            self._release(self._ready())  # what waited for a verb that has changed nothing
+            self._held.release()  # what waited for a verb that has changed nothing
         elif self._held or self._asked:
             self._begin()
             return
@@ -329,32 +393,14 @@ class Commits:
         self._busy = self._relieved = False
         took = time.perf_counter() - self._cut
         self._answer_asked()
-        ready = self._ready()
+        ready = self._held.take()
         if (self._held or self._asked) and self._journal.has_changes:
             self._begin()  # first: the writer works while this thread writes to sockets
-        self._release(ready)
+        for link, data in ready:
+            link.release(data)
         self.writes += 1
         self.latency.observe(took)
         self.end_turn()
-
-    def _ready(self) -> list[tuple[Holder, list[bytes]]]:
-        """Take the output that waits for nothing any more."""
-        if not self._speaks():
-            return []
-        ready = []
-        for link, waiting in tuple(self._held.items()):
-            parts = []
-            while waiting and all(need.stored for need in waiting[0][1]):
-                parts.append(waiting.popleft()[0])
-            if not waiting:
-                del self._held[link]
-            if parts:
-                ready.append((link, parts))
-        return ready
-
-    def _release(self, ready: list[tuple[Holder, list[bytes]]]) -> None:
-        for link, parts in ready:
-            link.release(parts[0] if len(parts) == 1 else b"".join(parts))
 
     # -- a full or failing disk -----------------------------------------------------------------------------------
 
@@ -412,7 +458,7 @@ class Commits:
 
     def _die(self) -> None:
         self._dead = True
-        self._speaks = _never
+        self._held.shut()
 
     # -- the room on the disk -------------------------------------------------------------------------------------
 
@@ -456,6 +502,7 @@ class Commits:
             False if something that was accepted, and not confirmed, could not be written.
         """
         written = await self._finish()
+        self._held.release_all()
         for handle in (self._lazy, self._later):
             if handle is not None:
                 handle.cancel()
