@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from sievemq_broker.server.http.access import HEALTH
 from sievemq_broker.server.http.errors import ApiError
+from sievemq_broker.server.http.pace import resumed
 from sievemq_broker.server.server import Server
 
 if TYPE_CHECKING:  # in memory there is no database
@@ -174,3 +175,4 @@ class DiskGate:
             if commits.stuck is not None:
                 text = f"it is done, and will be on disk once that can be written: {commits.stuck}"
                 raise ApiError(503, "UNAVAILABLE", text)
+        await resumed.get()()

@@ -1,25 +1,42 @@
-"""Requests that arrive together are handled in several turns of the loop, so that other clients are served between."""
+"""Requests that arrive together, or whose tasks end together, are handled in several turns of the loop, so that other
+clients are served between."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from time import perf_counter
 from typing import Final
 
-#: Seconds after which no further request is begun in a turn.
+#: Seconds after which no further request is begun, or goes on, in a turn.
 SECONDS: Final = 0.002
+
+#: The lines of those that wait.
+_REQUESTS, _PROBES, _RESUMED = range(3)
+
+
+async def _at_once() -> None:
+    """What goes on is no request."""
+
+
+#: Waits until the request that is being answered may go on in this turn, after something that it has awaited with
+#: others: a task, a write. What follows, such as encoding and sending a large answer, is in no task.
+resumed: ContextVar[Callable[[], Awaitable[None]]] = ContextVar("resumed", default=_at_once)
 
 
 class Pace:
-    """Admits requests: those of one turn have SECONDS together. The others wait in the order in which they came, urgent
-    ones in a line of their own. The lines are served alternately, so that neither can block the other one."""
+    """Admits requests: those of one turn have SECONDS together. The others wait in the order in which they came: probes
+    in a line of their own, and those that have begun in a third one. The lines take turns, so that none can block
+    another one."""
 
     def __init__(self) -> None:
         #: When the first request of this turn was begun; None before that.
         self._began: float | None = None
-        self._waiting: tuple[deque[asyncio.Future[None]], deque[asyncio.Future[None]]] = deque(), deque()
-        self._urgent = True
+        self._lines: tuple[deque[asyncio.Future[None]], ...] = deque(), deque(), deque()
+        #: The line that was served last.
+        self._served = _REQUESTS
 
     async def admit(self, *, urgent: bool = False) -> None:
         """Wait until a request may begin.
@@ -27,9 +44,17 @@ class Pace:
         Args:
             urgent: it is a probe.
         """
-        if any(self._waiting) or (self._began is not None and perf_counter() - self._began > SECONDS):
+        resumed.set(self.resume)
+        await self._wait(_PROBES if urgent else _REQUESTS, self._lines)
+
+    async def resume(self) -> None:
+        """Wait until a request that has begun may go on: behind others that have, as long as there is time."""
+        await self._wait(_RESUMED, self._lines[_RESUMED:])
+
+    async def _wait(self, line: int, before: tuple[deque[asyncio.Future[None]], ...]) -> None:
+        if any(before) or (self._began is not None and perf_counter() - self._began > SECONDS):
             turn = asyncio.get_running_loop().create_future()
-            self._waiting[urgent].append(turn)
+            self._lines[line].append(turn)
             await turn
         elif self._began is None:
             self._begin()
@@ -41,9 +66,10 @@ class Pace:
     def _next(self) -> None:
         """Another turn: it begins with the request that has waited longest."""
         self._began = None
-        while any(self._waiting) and self._began is None:
-            turn = (self._waiting[self._urgent] or self._waiting[not self._urgent]).popleft()
-            self._urgent = not self._urgent
+        lines = self._lines
+        while any(lines) and self._began is None:
+            self._served = next(line for step in (1, 2, 3) if lines[line := (self._served + step) % 3])
+            turn = lines[self._served].popleft()
             if not turn.done():  # its request was cancelled
                 turn.set_result(None)
                 self._begin()

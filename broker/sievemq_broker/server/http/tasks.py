@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from sievemq_broker.domain.work import Budget, Make, Task, finish
 from sievemq_broker.server.http.errors import GoneError
+from sievemq_broker.server.http.pace import resumed
 from sievemq_broker.server.server import Server
 from sievemq_broker.session.peer import Peer
 
@@ -46,6 +47,7 @@ async def run(broker: Server, make: Make[T]) -> T:
     job.then(lambda now: None if done.done() else done.set_result(None))
     broker.turn.worked()
     await done
+    await resumed.get()()
     return job.result
 
 

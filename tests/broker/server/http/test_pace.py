@@ -10,7 +10,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from sievemq_broker.server.http import pace
-from sievemq_broker.server.http.pace import Pace
+from sievemq_broker.server.http.pace import Pace, resumed
 from sievemq_broker.server.http.protocol import PatientProtocol
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -62,6 +62,37 @@ async def test_long_requests_begin_one_a_turn_in_their_order(clock: Clock) -> No
 async def test_probes_and_other_requests_take_turns(clock: Clock) -> None:
     began = await began_in_turns(clock, [pace.SECONDS * 2] * 8, urgent=(4, 5, 6))
     assert began == [[0], [4], [1], [5], [2], [6], [3], [7]]
+
+
+async def test_requests_go_on_after_a_task_as_far_as_there_is_time_and_are_not_held_up_by_others(clock: Clock) -> None:
+    gate, done = Pace(), asyncio.Event()
+    turns: list[list[str]] = [[]]
+
+    async def request(name: str, seconds: float) -> None:
+        await gate.admit()
+        await done.wait()
+        await resumed.get()()
+        turns[-1].append(name)
+        clock.now += seconds
+
+    async def other(name: str) -> None:
+        await gate.admit(urgent=name == "probe")
+        turns[-1].append(name)
+        clock.now += pace.SECONDS * 2
+
+    tasks = [asyncio.create_task(request(name, pace.SECONDS * 2)) for name in ("a", "b", "c")]
+    await asyncio.sleep(0)
+    tasks += [asyncio.create_task(other(name)) for name in ("first", "second", "third", "probe")]
+    await asyncio.sleep(0)
+    done.set()
+    while not all(task.done() for task in tasks):
+        turns.append([])
+        await asyncio.sleep(0)
+    assert max(map(len, turns)) == 1, "each takes all the time of a turn"
+    order = [name for turn in turns for name in turn]
+    assert [name for name in order if name in "abc"] == ["a", "b", "c"]
+    assert order.index("c") < order.index("third"), "each line has its turn"
+    assert order.index("probe") < order.index("third")
 
 
 async def test_a_cancelled_request_does_not_hold_up_others(clock: Clock) -> None:
