@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 import h11
@@ -11,6 +12,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from sievemq_broker.server.http.errors import bad_request
+from sievemq_broker.server.net.link import BRIEF
+from sievemq_broker.server.net.turn import Turn
 
 #: Bytes of a request's line and headers. A selector of MAX_QUERY_SELECTOR characters fits, however it is encoded.
 HEAD_BYTES: Final = 64 * 1024
@@ -25,13 +28,19 @@ BODY_SECONDS: Final = 60.0
 MAX_CONNECTIONS: Final = 256
 
 
+def _no_turn() -> Turn | None:
+    return None
+
+
 class PatientProtocol(H11Protocol):
     """One connection to the management port, with time limits for its peer. While the peer does not read an answer, its
     next request is not begun: uvicorn itself would prepare one answer more, which waits beside those in the buffers.
+    Requests are parsed in the time that the turn of the loop grants, as commands of clients are carried out.
 
     Args:
         config, server_state, app_state: uvicorn's.
         order: all connections of the port, the oldest first.
+        turn: of the loop; returns None while the broker has no clients, and no turns.
 
     Its requests carry in their state whether the peer has shown a certificate that was found good, a function that
     says whether it has gone meanwhile, and one that gives the connection away (:meth:`hand_over`).
@@ -42,6 +51,9 @@ class PatientProtocol(H11Protocol):
     _unread = False
     _deadline: asyncio.TimerHandle | None = None
     _reading: object = None
+    #: What was read when the turn had no time left for it; and whether the turn will call :meth:`catch_up`.
+    _unparsed = b""
+    _queued = False
 
     def __init__(
         self,
@@ -49,9 +61,11 @@ class PatientProtocol(H11Protocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         order: dict[PatientProtocol, None],
+        turn: Callable[[], Turn | None] = _no_turn,
     ) -> None:
         super().__init__(config, server_state, app_state)
         self._order = order
+        self._turn = turn
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The connection is open; behind TLS, its handshake is done."""
@@ -69,7 +83,27 @@ class PatientProtocol(H11Protocol):
         self._await(h11.IDLE, HEAD_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have arrived; does a request still follow them?"""
+        """Bytes have arrived: parse them, or put them off."""
+        turn = self._turn()
+        if turn is None or (not self._unparsed and turn.grant()):
+            self._parse(data)
+            return
+        self._unparsed += data
+        self.flow.pause_reading()
+        if not self._queued:
+            self._queued = True
+            turn.put_off(self, brief=len(self._unparsed) < BRIEF)
+
+    def catch_up(self) -> None:
+        """It is its turn again: parse what was put off."""
+        self._queued = False
+        data, self._unparsed = self._unparsed, b""
+        if data:
+            self.flow.resume_reading()  # unless a request is complete
+            self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        """Begin the request, if it is complete; does one still follow?"""
         while data and not self.transport.is_closing():
             # h11 checks the size of a head that is not complete, so it is never given more than fits into one.
             reads_head = self.conn.their_state is h11.IDLE
@@ -126,7 +160,8 @@ class PatientProtocol(H11Protocol):
         self._leave()
         self._unset_keepalive_if_required()
         super().connection_lost(EOFError("handed over"))  # to uvicorn it is: nothing is answered here
-        return self.transport, self.conn.trailing_data[0]
+        data, self._unparsed = self.conn.trailing_data[0] + self._unparsed, b""
+        return self.transport, data
 
     def _leave(self) -> None:
         self._order.pop(self, None)
@@ -135,6 +170,7 @@ class PatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._gone = True
+        self._unparsed = b""
         self._leave()
         super().connection_lost(exc)
 

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import ssl
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import cast
 
 import uvicorn
@@ -17,6 +17,7 @@ from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.app import make_app
 from sievemq_broker.server.http.protocol import HEAD_BYTES, PatientProtocol
 from sievemq_broker.server.net.listener import Acceptor
+from sievemq_broker.server.net.turn import Turn
 from sievemq_broker.server.server import Server
 
 #: Seconds that open requests may take at the end. Probes and scrapes are short; a stuck one must not hold it up.
@@ -26,9 +27,10 @@ GRACE_SECONDS = 1.0
 class _Uvicorn(uvicorn.Server):
     """uvicorn without its hands on the process."""
 
-    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None, turn: Callable[[], Turn | None]) -> None:
         super().__init__(config)
         self._tls = tls
+        self._turn = turn
         self.ready = asyncio.Event()
         self.leaving = asyncio.Event()
         self.servers = []
@@ -44,7 +46,7 @@ class _Uvicorn(uvicorn.Server):
         order: dict[PatientProtocol, None] = {}
 
         def connect() -> asyncio.Protocol:
-            return PatientProtocol(self.config, self.server_state, self.lifespan.state, order)
+            return PatientProtocol(self.config, self.server_state, self.lifespan.state, order, self._turn)
 
         for sock in sockets or ():
             acceptor = Acceptor(sock, connect, self._tls, protocol.HEAD_SECONDS)
@@ -111,7 +113,8 @@ class HttpServer:
             h11_max_incomplete_event_size=HEAD_BYTES,
         )
         config.load()
-        self._uvicorn = _Uvicorn(config, tls)
+        server = self._server
+        self._uvicorn = _Uvicorn(config, tls, lambda: server.turn if server.started_at else None)
         self._task = asyncio.create_task(self._uvicorn.serve(sockets=[sock]))
         ready = asyncio.create_task(self._uvicorn.ready.wait())
         await asyncio.wait({ready, self._task}, return_when=asyncio.FIRST_COMPLETED)

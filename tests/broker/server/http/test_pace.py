@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections import deque
+from typing import Any, cast
 
 import pytest
 import uvicorn
@@ -12,8 +13,11 @@ from uvicorn.server import ServerState
 from sievemq_broker.server.http import pace
 from sievemq_broker.server.http.pace import Pace, resumed
 from sievemq_broker.server.http.protocol import PatientProtocol
+from sievemq_broker.server.net.link import BRIEF
+from sievemq_broker.server.net.turn import Turn
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LONG_GET = GET[:-2] + b"X: " + b"x" * BRIEF + b"\r\n\r\n"
 HIGH_WATER = 1_000
 
 
@@ -139,10 +143,28 @@ class Socket(asyncio.Transport):
         self.reading = True
 
 
+class FakeTurn:
+    """Has time for so many reads, and lets the test say when a later one begins."""
+
+    def __init__(self, reads: int) -> None:
+        self.reads = reads
+        self.late: deque[tuple[PatientProtocol, bool]] = deque()
+
+    def grant(self) -> bool:
+        self.reads -= 1
+        return self.reads >= 0
+
+    def put_off(self, link: PatientProtocol, *, brief: bool) -> None:
+        self.late.append((link, brief))
+
+    def next(self) -> None:
+        self.late.popleft()[0].catch_up()
+
+
 class Rig:
     """A connection to an application with large answers."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, turn: FakeTurn | None = None) -> None:
         self.begun = 0
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -152,7 +174,7 @@ class Rig:
 
         config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None)
         config.load()
-        self.protocol = PatientProtocol(config, ServerState(), {}, {})
+        self.protocol = PatientProtocol(config, ServerState(), {}, {}, lambda: cast("Turn | None", turn))
         self.socket = Socket(self.protocol)
         self.protocol.connection_made(self.socket)
 
@@ -199,3 +221,35 @@ async def test_a_connection_waits_for_the_next_request_once_its_answer_was_read(
     await rig.run()
     assert rig.begun == 2
     rig.close()
+
+
+async def test_requests_are_parsed_in_the_time_of_the_turn_and_in_order() -> None:
+    turn = FakeTurn(reads=1)
+    first, brief, long = (Rig(size=1, turn=turn) for _ in range(3))
+    first.protocol.data_received(GET)
+    brief.protocol.data_received(GET[:20])
+    long.protocol.data_received(LONG_GET + GET)
+    brief.protocol.data_received(GET[20:])
+    assert [(late, short) for late, short in turn.late] == [(brief.protocol, True), (long.protocol, False)]
+    assert [rig.socket.reading for rig in (first, brief, long)] == [True, False, False]
+    await first.run()
+    assert [rig.begun for rig in (first, brief, long)] == [1, 0, 0]
+    while turn.late:
+        turn.next()
+    assert brief.socket.reading
+    assert not long.socket.reading, "its first request is not answered"
+    await long.run()
+    assert (brief.begun, long.begun) == (1, 2)
+    for rig in (first, brief, long):
+        rig.close()
+
+
+async def test_a_connection_that_is_given_away_takes_along_what_was_not_parsed() -> None:
+    turn = FakeTurn(reads=1)
+    rig = Rig(size=1, turn=turn)
+    rig.protocol.data_received(GET + b"behind it, ")
+    rig.protocol.data_received(b"and later")
+    assert rig.protocol.hand_over() == (rig.socket, b"behind it, and later")
+    turn.next()
+    await rig.run()
+    assert rig.begun == 1
