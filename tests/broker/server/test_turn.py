@@ -351,6 +351,19 @@ def test_a_grant_ends_with_the_turn(stage: Stage) -> None:
     assert turn.latency.last == pytest.approx(TURN_SECONDS, rel=1e-3)
 
 
+def test_a_grant_that_was_not_used_up_is_none_for_the_writes(stage: Stage) -> None:
+    """Connections with frames left go on with them when they are flushed: with one, not for two milliseconds."""
+    turn = stage.make(0)
+    link = Slow(stage)
+    spent: list[bool] = []
+    link.flush = lambda: spent.append(turn.spent())  # type: ignore[method-assign]
+    assert turn.grant()
+    turn.fed(link)
+    assert not turn.spent()
+    stage.loop.run()
+    assert spent == [True]
+
+
 def test_an_end_that_was_not_scheduled_says_nothing_of_how_long_turns_are(stage: Stage) -> None:
     """The clock was moved: what became due goes out at once."""
     turn = stage.make(0)

@@ -397,6 +397,7 @@ class Turn:
     def _end(self) -> None:
         """Write all output, and set the timer for the domain's next deadline."""
         began = self._began
+        self._until = 0.0  # what follows may carry out a command, and no more
         try:
             # The domain comes first: output of deadlines that have come is written in this turn.
             if self.timers is not None:
