@@ -50,8 +50,8 @@ TURNS_AT_ONCE = 256
 TICK_SECONDS = 0.25
 _SHORTEST_TICK_SECONDS = 0.02
 
-#: Links that are ticked in a turn: a millisecond, and some if a heartbeat is due at all of them.
-TICKED_AT_ONCE = 250
+#: Links that are ticked in a turn: a millisecond or two, and as much again if a heartbeat is due at all of them.
+TICKED_AT_ONCE = 100
 
 #: The longest the timer is armed for: the machine's clock can be set meanwhile, so a deadline is checked again.
 _LONGEST_MS = 60_000
