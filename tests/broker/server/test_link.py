@@ -11,8 +11,18 @@ import pytest
 
 from sievemq_broker.domain import Broker
 from sievemq_broker.domain.work import Budget, Task
-from sievemq_broker.server.net.link import BRIEF, HIGH_WATER, LOW_WATER, MEMORY, READ_BYTES, READ_PAUSE, Link, Links
-from sievemq_broker.server.net.turn import PIECE_SECONDS, Turn
+from sievemq_broker.server.net.link import (
+    BRIEF,
+    HIGH_WATER,
+    LOW_WATER,
+    MEMORY,
+    READ_BYTES,
+    READ_PAUSE,
+    SIP_BYTES,
+    Link,
+    Links,
+)
+from sievemq_broker.server.net.turn import PIECE_SECONDS, TURN_SECONDS, Turn
 from sievemq_broker.session.life import GONE
 
 from .conftest import FakeConnection, StandingClock
@@ -122,6 +132,21 @@ async def test_reads_of_one_turn_are_answered_by_one_write() -> None:
     await end_of_turn()
     assert transport.writes == [b"one two three"]
     assert (rig.links.bytes_in, rig.links.bytes_out) == (13, 13)
+
+
+async def test_little_is_read_at_a_time_once_the_turn_has_no_time_for_it(clock: Ticking) -> None:
+    rig = Rig()
+    links = [rig.open()[0] for _ in range(3)]
+    sizes = [len(link.get_buffer(-1)) for link in links]
+    for link in links:
+        link.get_buffer(-1)[:2] = b"ab"
+        link.buffer_updated(2)
+        sizes.append(len(link.get_buffer(-1)))
+        clock.now += TURN_SECONDS
+    assert sizes == [READ_BYTES] * 4 + [SIP_BYTES] * 2
+    assert [link.unheard for link in links] == [b"", b"ab", b"ab"]
+    await end_of_turn()
+    assert len(links[0].get_buffer(-1)) == READ_BYTES
 
 
 async def test_output_from_others_is_written_once_in_the_same_turn() -> None:

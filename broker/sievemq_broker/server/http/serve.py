@@ -7,7 +7,7 @@ import contextlib
 import socket
 import ssl
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import cast
 
 import uvicorn
@@ -15,7 +15,7 @@ import uvicorn
 from sievemq_broker.server.http import protocol
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.app import make_app
-from sievemq_broker.server.http.protocol import HEAD_BYTES, PatientProtocol
+from sievemq_broker.server.http.protocol import HEAD_BYTES, PatientProtocol, Reading
 from sievemq_broker.server.net.listener import Acceptor
 from sievemq_broker.server.net.turn import Turn
 from sievemq_broker.server.server import Server
@@ -27,10 +27,10 @@ GRACE_SECONDS = 1.0
 class _Uvicorn(uvicorn.Server):
     """uvicorn without its hands on the process."""
 
-    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None, turn: Callable[[], Turn | None]) -> None:
+    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None, server: Server) -> None:
         super().__init__(config)
         self._tls = tls
-        self._turn = turn
+        self._server = server
         self.ready = asyncio.Event()
         self.leaving = asyncio.Event()
         self.servers = []
@@ -44,9 +44,14 @@ class _Uvicorn(uvicorn.Server):
         """Listen, and report when requests are answered. uvicorn's own gives a TLS handshake a minute."""
         await self.lifespan.startup()
         order: dict[PatientProtocol, None] = {}
+        server = self._server
 
-        def connect() -> asyncio.Protocol:
-            return PatientProtocol(self.config, self.server_state, self.lifespan.state, order, self._turn)
+        def turn() -> Turn | None:
+            return server.turn if server.started_at else None
+
+        def connect() -> Reading:
+            one = PatientProtocol(self.config, self.server_state, self.lifespan.state, order, turn)
+            return Reading(one, server.links, turn)
 
         for sock in sockets or ():
             acceptor = Acceptor(sock, connect, self._tls, protocol.HEAD_SECONDS)
@@ -113,8 +118,7 @@ class HttpServer:
             h11_max_incomplete_event_size=HEAD_BYTES,
         )
         config.load()
-        server = self._server
-        self._uvicorn = _Uvicorn(config, tls, lambda: server.turn if server.started_at else None)
+        self._uvicorn = _Uvicorn(config, tls, self._server)
         self._task = asyncio.create_task(self._uvicorn.serve(sockets=[sock]))
         ready = asyncio.create_task(self._uvicorn.ready.wait())
         await asyncio.wait({ready, self._task}, return_when=asyncio.FIRST_COMPLETED)

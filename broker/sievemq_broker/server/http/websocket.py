@@ -91,7 +91,7 @@ async def open_websocket(request: Request, server: Server) -> Response | None:
     return None
 
 
-class WebSocket(asyncio.Transport, asyncio.Protocol):
+class WebSocket(asyncio.Transport, asyncio.BufferedProtocol):
     """One connection: the protocol of its socket, and the transport of its link.
 
     Args:
@@ -123,6 +123,8 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._late = self._queued = False
         #: Bytes received since everything was decoded.
         self._undecoded = 0
+        #: That of all links; what was read into it last is copied out at once.
+        self._buffer = memoryview(b"")
         #: The link wants nothing more for now; the socket is not read from.
         self._paused = False
         self._resting = True
@@ -153,6 +155,15 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         return False
 
     # -- what the socket's transport calls ----------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """The buffer into which the loop reads."""
+        self._buffer = self.link.get_buffer(sizehint)
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """This many bytes have arrived in the buffer."""
+        self.data_received(bytes(self._buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         """Bytes of frames have arrived."""

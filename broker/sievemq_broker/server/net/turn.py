@@ -262,11 +262,14 @@ class Turn:
     Args:
         busy_poll: microseconds for which it polls for input before it blocks; 0 for never.
         commits: of durable shards: each writes at the end of a turn.
+
+    Attributes:
+        exhausted: the time for input of the present turn is over: what is read now waits.
     """
 
     __slots__ = (
         "_began", "_brief", "_busy_poll", "_catching_up", "_commits", "_dirty", "_durations", "_ended", "_fed",
-        "_handle", "_late", "_latency", "_looks", "_loop", "_scheduled", "_until", "timers", "watchers",
+        "_handle", "_late", "_latency", "_looks", "_loop", "_scheduled", "_until", "exhausted", "timers", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -286,6 +289,7 @@ class Turn:
         self._scheduled = False
         self._handle: asyncio.Handle | None = None
         self._began = self._until = 0.0
+        self.exhausted = False
         #: Connections with input that is not carried out yet, the next one first: little, and much.
         self._brief: deque[_Late] = deque()
         self._late: deque[_Late] = deque()
@@ -324,7 +328,8 @@ class Turn:
             self._schedule(now)
         end = self._began + TURN_SECONDS
         self._until = min(now + PIECE_SECONDS, end)
-        return now < end
+        self.exhausted = now >= end
+        return not self.exhausted
 
     def spent(self) -> bool:
         return time.monotonic() > self._until
@@ -398,6 +403,7 @@ class Turn:
         """Write all output, and set the timer for the domain's next deadline."""
         began = self._began
         self._until = 0.0  # what follows may carry out a command, and no more
+        self.exhausted = False
         try:
             # The domain comes first: output of deadlines that have come is written in this turn.
             if self.timers is not None:
