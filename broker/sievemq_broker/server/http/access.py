@@ -160,7 +160,8 @@ class Access:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        await self._pace.admit(urgent=scope["path"] in HEALTH)
+        floods = scope.get("state", {}).get("floods", _never)
+        await self._pace.admit(urgent=scope["path"] in HEALTH and not floods())
         started = events = False
         lasts: Callable[[], bool] = _always
 
@@ -313,6 +314,10 @@ _CHALLENGE = {"WWW-Authenticate": 'Basic realm="SieveMQ", charset="UTF-8"'}
 
 def _always() -> bool:
     return True
+
+
+def _never() -> bool:
+    return False
 
 
 def _too_large() -> ApiError:

@@ -42,7 +42,7 @@ class Pace:
         """Wait until a request may begin.
 
         Args:
-            urgent: it is a probe.
+            urgent: it is a probe: one of a client that does not send thousands of them.
         """
         resumed.set(self.resume)
         await self._wait(_PROBES if urgent else _REQUESTS, self._lines)

@@ -42,8 +42,9 @@ class PatientProtocol(H11Protocol):
         order: all connections of the port, the oldest first.
         turn: of the loop; returns None while the broker has no clients, and no turns.
 
-    Its requests carry in their state whether the peer has shown a certificate that was found good, a function that
-    says whether it has gone meanwhile, and one that gives the connection away (:meth:`hand_over`).
+    Its requests carry in their state whether the peer has shown a certificate that was found good, functions that say
+    whether it has gone meanwhile and whether it has sent much behind the request, and one that gives the connection
+    away (:meth:`hand_over`).
     """
 
     _gone = False
@@ -78,6 +79,7 @@ class PatientProtocol(H11Protocol):
             **self.app_state,
             "client_certificate": certificate,
             "gone": lambda: self._gone,
+            "floods": lambda: len(self.conn.trailing_data[0]) + len(self._unparsed) >= BRIEF,
             "hand_over": self.hand_over,
         }
         self._await(h11.IDLE, HEAD_SECONDS)

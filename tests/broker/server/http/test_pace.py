@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from sievemq_broker.config import Settings
 from sievemq_broker.server.http import pace
+from sievemq_broker.server.http.access import Access
 from sievemq_broker.server.http.pace import Pace, resumed
 from sievemq_broker.server.http.protocol import PatientProtocol
 from sievemq_broker.server.net.link import BRIEF
@@ -164,7 +168,7 @@ class FakeTurn:
 class Rig:
     """A connection to an application with large answers."""
 
-    def __init__(self, size: int, turn: FakeTurn | None = None) -> None:
+    def __init__(self, size: int, turn: FakeTurn | None = None, around: Callable[[Any], Any] = lambda app: app) -> None:
         self.begun = 0
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -172,7 +176,7 @@ class Rig:
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
             await send({"type": "http.response.body", "body": b"x" * size})
 
-        config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None)
+        config = uvicorn.Config(around(app), http="h11", ws="none", lifespan="off", log_config=None)
         config.load()
         self.protocol = PatientProtocol(config, ServerState(), {}, {}, lambda: cast("Turn | None", turn))
         self.socket = Socket(self.protocol)
@@ -253,3 +257,23 @@ async def test_a_connection_that_is_given_away_takes_along_what_was_not_parsed()
     turn.next()
     await rig.run()
     assert rig.begun == 1
+
+
+async def test_probes_of_clients_that_send_very_many_are_requests_like_all_others(clock: Clock) -> None:
+    begun: list[str] = []
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        begun.append(scope["query_string"].decode())
+        clock.now += pace.SECONDS * 2
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    access = Access(slow, cast("Any", SimpleNamespace(required=False)), Settings())
+    rigs = [Rig(size=0, around=lambda _: access) for _ in range(6)]
+    for number, rig in enumerate(rigs):
+        probe = GET.replace(b"/ ", b"/livez?%d " % number)
+        rig.protocol.data_received(probe if number == 5 else probe + GET * (BRIEF // len(GET) + 1))
+    await rigs[0].run()
+    assert begun[:2] == ["0", "5"]
+    for rig in rigs:
+        rig.close()
