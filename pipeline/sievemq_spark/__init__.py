@@ -10,7 +10,7 @@ Where things are:
 - a message as a row: schema, columns, packed_maps, property_columns, tap_rows, bodies, times
 - a selector as a Column: selector_column, selector_sql, selector_values
 - the archive, and what keeps it small: archive, misfits, drain, compaction, replacement, retention
-- its files: files, file_systems, hadoop_files
+- its files: files, file_systems, hadoop_files, arrow_files
 - questions to it: traffic, backtest, profile, outcomes, deadletters, report
 - back to a broker: replay, routes
 - the command, and running it: cli, progress, spark, shards, links, errors, failures

@@ -13,12 +13,13 @@ from operator import and_
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from sievemq_spark.errors import NoArchiveError, NoDestinationError
+from sievemq_spark.errors import NoArchiveError, NoDestinationError, PipelineError
 from sievemq_spark.file_systems import on_files
 from sievemq_spark.files import Files, literal
 from sievemq_spark.misfits import require_columns, require_files
 from sievemq_spark.replacement import finish
 from sievemq_spark.schema import COLUMNS, OUTCOME_COLUMNS, PARTITIONS, ddl
+from sievemq_spark.spark import is_connect
 from sievemq_spark.times import day_of
 
 if TYPE_CHECKING:
@@ -188,6 +189,11 @@ def archive_stream(
     """
     from sievemq_spark.options import ReadOptions
 
+    if is_connect(spark):
+        raise PipelineError(
+            "a tap is not archived over Spark Connect: run this on the cluster's master, such as --master "
+            "spark://host:7077. Without a tap, archive() adds the messages that wait in queues"
+        )
     names = destinations if isinstance(destinations, str) else ",".join(destinations)
     options = {"url": url, "destination": names, "tap": tap, "dialect": dialect, "unavailable": unavailable}
     options["destinationPattern"] = pattern

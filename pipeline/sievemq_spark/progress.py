@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sievemq_core.counted import counted
+from sievemq_spark.spark import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,9 +55,15 @@ def batches_of(queries: Any) -> int:
     return sum(each["batchId"] + 1 for each in progresses if each is not None)
 
 
-def _said(spark: SparkSession) -> str:
+def _looked(spark: SparkSession) -> tuple[int, int, int]:
+    """Tasks done, tasks, rows read. Spark Connect does not tell them."""
+    if is_connect(spark):
+        return 0, 0, 0
     store: Any = spark.sparkContext._jsc
-    rows, batches = rows_of(store.sc().statusStore()), batches_of(spark.streams.active)
+    return *tasks_of(spark.sparkContext.statusTracker()), rows_of(store.sc().statusStore())
+
+
+def _said(rows: int, batches: int) -> str:
     said = []
     if batches:
         said.append(counted(batches, "batch", many="batches", form=","))
@@ -83,11 +90,10 @@ def progress(spark: SparkSession, title: str, console: Console | None = None) ->
     bar = Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
 
     def watch() -> None:
-        tracker = spark.sparkContext.statusTracker()
         task = bar.add_task(title, total=None, said="")
         while not over.wait(LOOK_SECONDS):
-            done, total = tasks_of(tracker)
-            bar.update(task, completed=done, total=total or None, said=_said(spark))
+            done, total, rows = _looked(spark)
+            bar.update(task, completed=done, total=total or None, said=_said(rows, batches_of(spark.streams.active)))
 
     with bar:
         watcher = threading.Thread(target=watch, name="sievemq-progress", daemon=True)

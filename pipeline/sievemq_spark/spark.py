@@ -7,14 +7,16 @@ import importlib
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
-from sievemq_spark.errors import MissingSparkError
+from sievemq_spark.errors import MissingSparkError, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,8 +28,36 @@ JAVA = 17
 NEEDED: Final = {"pyarrow": ("18", ""), "pyspark": ("4.3", "4.4"), "pandas": ("2.2", "3")}
 
 
-def require_spark() -> None:
-    """Raise unless PySpark, what it needs, and a Java that it runs on are there, in versions that fit.
+CONNECT: Final = "sc://"
+"""Begins the URL of a Spark Connect server."""
+
+#: Modules that PySpark's own extra `connect` brings.
+_CONNECT_NEEDS: Final = ("grpc", "grpc_status", "google.rpc", "zstandard")
+_CONNECT_PORT: Final = 15_002
+#: Seconds for a connection to a server. PySpark itself would try for ten minutes.
+_CONNECT_SECONDS: Final = 10.0
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """True for a session of Spark Connect, which has no JVM on this side."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def _require_server(url: str) -> None:
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or _CONNECT_PORT
+    try:
+        socket.create_connection((host, port), _CONNECT_SECONDS).close()
+    except OSError as error:
+        raise PipelineError(f"there is no Spark Connect server at {host}:{port}: {error}") from error
+
+
+def require_spark(master: str = "") -> None:
+    """Raise unless PySpark, what it needs, and a Java that it runs on are there, in versions that fit. Spark Connect
+    needs no Java here.
+
+    Args:
+        master: as of :func:`spark_session`.
 
     Raises:
         MissingSparkError: the text names what to install.
@@ -38,6 +68,15 @@ def require_spark() -> None:
         except ModuleNotFoundError as error:
             raise MissingSparkError(f"{error.name} is not installed: pip install 'sievemq[spark]'") from error
         _require_version(name, module.__version__, first, beyond)
+    if master.startswith(CONNECT):
+        for name in _CONNECT_NEEDS:
+            try:
+                importlib.import_module(name)
+            except ModuleNotFoundError as error:
+                raise MissingSparkError(
+                    f"{error.name} is not installed, which Spark Connect needs: pip install 'pyspark[connect]'"
+                ) from error
+        return
     _require_home(importlib.import_module("pyspark").__version__)
     python = os.environ.get("PYSPARK_PYTHON", sys.executable)
     if shutil.which(python) is None:  # Spark says that in the middle of the first read
@@ -107,20 +146,31 @@ def spark_session(
     default Spark takes whatever ``python3`` is).
 
     Args:
-        master: ``local[*]``, ``local[2]``, ``spark://host:7077``, …; a session that runs already keeps its own.
+        master: ``local[*]``, ``local[2]``, ``spark://host:7077``, …; a session that runs already keeps its own. Or
+            ``sc://host:15002``: a Spark Connect server, which keeps its own settings but those of ``spark.sql``.
         app: its name.
         settings: Spark settings on top.
 
     Raises:
         MissingSparkError: PySpark or Java are missing or too old, or PYSPARK_PYTHON names no program.
+        PipelineError: there is no Spark Connect server at this URL.
     """
-    require_spark()
+    require_spark(master)
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master).appName(app).config("spark.sql.session.timeZone", "UTC")
     # arithmetic 100 deep, the most that a selector may be, is resolved level by level
-    builder = builder.config("spark.sql.analyzer.maxIterations", "1000")
+    ours = {"spark.sql.session.timeZone": "UTC", "spark.sql.analyzer.maxIterations": "1000"}
+    if master.startswith(CONNECT):
+        _require_server(master)
+        builder = SparkSession.builder.remote(master)
+        for name, value in {**ours, **(settings or {})}.items():
+            if name.startswith("spark.sql."):
+                builder = builder.config(name, str(value))
+        return builder.getOrCreate()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName(app)
+    for name, value in ours.items():
+        builder = builder.config(name, value)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         local = {

@@ -49,6 +49,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.sql.warehouse.dir": folder,
             "spark.ui.showConsoleProgress": "false",
             "spark.driver.memory": "2g",
+            # of a Spark Connect server, which test_connect.py starts
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": 0,
             "spark.buffer.pageSize": "1m",  # else each task that sorts or groups clears 64 MB
             **INTERPRETED,
         },

@@ -66,7 +66,7 @@ def test_a_local_folder_is_checked_without_spark(tmp_path: Path, monkeypatch: py
 
 
 def test_commands_check_where_they_write_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never() -> None:
+    def never(master: str) -> None:
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr("sievemq_spark.cli.running.require_spark", never)
@@ -101,7 +101,7 @@ def test_archive_of_a_queue_that_is_not_there(tmp_path: Path, monkeypatch: pytes
     """What a scheduler sees is exit code 3, before Spark starts."""
     started = []
 
-    def start() -> None:
+    def start(master: str) -> None:
         started.append(1)
         raise MissingSparkError("started")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MasterOption = Annotated[
     str,
-    typer.Option("--master", envvar="SIEVEMQ_SPARK_MASTER", show_envvar=True, help="Spark master."),
+    typer.Option("--master", envvar="SIEVEMQ_SPARK_MASTER", show_envvar=True, help="Spark master, or sc://HOST."),
 ]
 #: The default master of Spark.
 LOCAL = "local[*]"

@@ -23,7 +23,7 @@ from sievemq_spark.links import connect, is_lost
 from sievemq_spark.options import urls_of
 from sievemq_spark.selector_column import checked
 from sievemq_spark.shards import shard_of
-from sievemq_spark.spark import require_spark, spark_session
+from sievemq_spark.spark import is_connect, require_spark, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +69,7 @@ def running_spark(  # noqa: C901
                     away += 1
                     if not (waits and is_lost(error) and away < len(urls)):
                         raise
-        require_spark()
+        require_spark(master)
         java = os.environ.get("SPARK_SUBMIT_OPTS", "")
         if LOG not in java:
             os.environ["SPARK_SUBMIT_OPTS"] = f"{java} {LOG}{Path(__file__).with_name('log4j2.properties').as_uri()}"
@@ -77,7 +77,8 @@ def running_spark(  # noqa: C901
         settings = {"spark.ui.showConsoleProgress": "false", "spark.executor.heartbeatInterval": "1s"}  # for its rows
         with _stderr_of_java():
             spark = spark_session(master, "sievemq pipeline", settings)
-        spark.sparkContext.setLogLevel("OFF")
+        if not is_connect(spark):
+            spark.sparkContext.setLogLevel("OFF")
         try:
             yield spark
         finally:

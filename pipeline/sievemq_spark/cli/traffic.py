@@ -15,7 +15,7 @@ from sievemq_core.output import report
 from sievemq_spark.cli.options import LOCAL, Access, ArchivePart, DialectOption, JsonOption, MasterOption
 from sievemq_spark.cli.running import running_spark
 from sievemq_spark.cli.shown import print_json
-from sievemq_spark.files import check_writable
+from sievemq_spark.file_systems import check_place
 from sievemq_spark.links import require_queues
 from sievemq_spark.options import ReadOptions, WriteOptions
 from sievemq_spark.progress import progress
@@ -70,7 +70,7 @@ def archive(
     options = {"url": broker.url, "destination": ",".join(names), "dialect": dialect, "tap": tap or ""}
     options |= {"failonmissing": str(not allow_missing).lower(), "unavailable": unavailable.value}
     options["destinationpattern"] = pattern
-    checks = [lambda: ReadOptions.read(options), lambda: check_writable(to)]
+    checks = [lambda: ReadOptions.read(options), lambda: check_place(to, master)]
 
     def ask(connection: Connection, shard: str) -> None:
         if tap is None:
