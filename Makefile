@@ -99,7 +99,7 @@ compiled: ## the fast tests of what is compiled, on a wheel that is (LEVEL=3: as
 # The tests of a file stay together: what they share takes long to make. They wait more than others, and come last.
 # Only files with slow tests are collected: all files take each worker longer than many a test.
 slow: WORKERS := 5
-slow: SLOW_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.slow' tests)
+slow: SLOW_TESTS = $(if $(findstring tests/,$(ARGS)),,$(shell grep -rl --include='test_*.py' 'mark\.slow' tests))
 slow: ## the tests that take longer: whole demo, deep queues, killed brokers, the console in Chromium
 	@.ci/venv dev
 	@.ci/chromium || true
