@@ -141,7 +141,8 @@ class PackedMaps:
         for byte, form in forms.items():
             here = np.flatnonzero(self._forms == byte)
             if len(here):
-                found[here] = self._numbers(form, self._values.take(here))
+                with np.errstate(invalid="ignore"):  # a signaling NaN
+                    found[here] = self._numbers(form, self._values.take(here))
 
     def booleans(self) -> Any:
         """True where the value is."""

@@ -75,7 +75,7 @@ class PropertyColumns:
             if ((long < _LEAST.take(said)) | (long > _MOST.take(said))).any():
                 raise UnusualError
             t = np.where(wrapped, said, t)
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"):  # a signaling NaN is invalid
                 double = np.where(t == ord("f"), double.astype(np.float32), double)
         self.t = t
         self.b = pa.array(maps.booleans(), mask=kinds != BOOLEAN)

@@ -229,6 +229,14 @@ def test_usual_properties_are_converted_together(
     assert found == [{name: tuple(typed(value)) for name, value in each.items()} for each in messages]
 
 
+@pytest.mark.parametrize("packed", [b"\x81\xa1a\xca\x7f\x80\x00\x01", b"\x81\xa1a\xcb\x7f\xf0" + bytes(5) + b"\x01"])
+@pytest.mark.parametrize("letters", [None, "f"])
+def test_a_signaling_nan_is_a_nan_without_a_warning(packed: bytes, letters: str | None) -> None:
+    (row,) = batch_of([fields_of(_9=packed, _10=letters)]).to_pylist()
+    [(_, item)] = row["properties"]
+    assert (item["t"], math.isnan(item["d"])) == (letters or "d", True)
+
+
 @pytest.mark.parametrize("other", [b"\x82\xa1a\x01\xa1a\x02", b"\x81\xa1b\x01"])
 def test_a_name_that_is_there_twice_has_its_last_value(other: bytes) -> None:
     first, _ = batch_of([fields_of(_9=b"\x82\xa1a\x01\xa1a\x02"), fields_of(_9=other)]).to_pylist()
