@@ -15,13 +15,8 @@ if TYPE_CHECKING:
 _FILE: Final = re.compile(r"file:(?://)?(?P<path>/.*)", re.DOTALL)
 _S3: Final = re.compile(r"s3[an]?://(?P<path>[^/]+.*)", re.DOTALL)
 _SETTING: Final = "spark.hadoop.fs.s3a."
-#: Hadoop's settings of S3, and what pyarrow calls them.
-_S3_OPTIONS: Final = {
-    "access.key": "access_key",
-    "secret.key": "secret_key",
-    "session.token": "session_token",
-    "endpoint.region": "region",
-}
+#: Hadoop's settings of S3 that count. A Spark Connect server shows no client its keys: the task has them as AWS does.
+_S3_SETTINGS: Final = ("endpoint", "endpoint.region", "connection.ssl.enabled")
 
 
 def require_uri(path: str) -> None:
@@ -43,12 +38,11 @@ def settings_of(spark: SparkSession, path: str) -> dict[str, str]:
     if not _S3.fullmatch(path):
         return {}
     known: dict[str, str] = dict(spark.conf.getAll)
-    names = (*_S3_OPTIONS, "endpoint", "connection.ssl.enabled")
-    return {name: known[_SETTING + name] for name in names if known.get(_SETTING + name)}
+    return {name: known[_SETTING + name] for name in _S3_SETTINGS if known.get(_SETTING + name)}
 
 
 def _s3_options(settings: Mapping[str, str]) -> dict[str, Any]:
-    options = {ours: settings[name] for name, ours in _S3_OPTIONS.items() if name in settings}
+    options = {"region": settings["endpoint.region"]} if "endpoint.region" in settings else {}
     scheme, separator, host = settings.get("endpoint", "").rpartition("://")
     if host:
         options["endpoint_override"] = host

@@ -52,6 +52,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             # of a Spark Connect server, which test_connect.py starts
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": 0,
+            "spark.hadoop.fs.s3a.endpoint": "http://h:9000",
+            "spark.hadoop.fs.s3a.endpoint.region": "eu-west-1",
+            "spark.hadoop.fs.s3a.access.key": "me",
+            "spark.hadoop.fs.s3a.secret.key": "secret",
             "spark.buffer.pageSize": "1m",  # else each task that sorts or groups clears 64 MB
             **INTERPRETED,
         },

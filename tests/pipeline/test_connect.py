@@ -17,7 +17,7 @@ pytest.importorskip("grpc", reason="needs pyspark[connect]")
 from sievemq import ConnectionFactory, Queue
 from sievemq_broker import EmbeddedBroker
 from sievemq_spark.archive import archive, archive_stream, read_archive, read_queues, require_destination
-from sievemq_spark.arrow_files import ArrowFiles
+from sievemq_spark.arrow_files import ArrowFiles, settings_of
 from sievemq_spark.compaction import compact
 from sievemq_spark.errors import MissingSparkError, NoArchiveError, NoDestinationError, PipelineError
 from sievemq_spark.file_systems import check_place, on_files
@@ -141,18 +141,21 @@ def test_a_folder_that_cannot_be_written(connect: Any, tmp_path: Path) -> None:
         archive(connect, rows(connect, range(1)), uri(tmp_path / "file" / "below"))
 
 
-def test_settings_of_s3_are_those_of_hadoop() -> None:
-    settings = {"access.key": "me", "secret.key": "secret", "endpoint.region": "eu-west-1"}
+def test_settings_of_s3_are_those_of_the_server_without_its_keys(connect: Any) -> None:
+    """Spark Connect shows no client a setting whose name is that of a secret."""
+    settings = settings_of(connect, "s3a://bucket/a")
+    assert settings == {"endpoint": "http://h:9000", "endpoint.region": "eu-west-1"}
+    assert settings_of(connect, "file:///a") == {}
     for more, expected in (
-        ({"endpoint": "http://h:9000"}, ("h:9000", "http")),
+        ({}, ("h:9000", "http")),
         ({"endpoint": "h:9000", "connection.ssl.enabled": "false"}, ("h:9000", "http")),
         ({"endpoint": "https://h:9000", "connection.ssl.enabled": "false"}, ("h:9000", "https")),
-        ({}, ("", "https")),
+        ({"endpoint": ""}, ("", "https")),
     ):
         store = ArrowFiles("s3a://bucket/a/b/", {**settings, **more})._fs
         _, [options] = store.__reduce__()
         found = options["endpoint_override"], options["scheme"]
-        assert (found, options["access_key"], store.region) == (expected, "me", "eu-west-1")
+        assert (found, options["access_key"], store.region) == (expected, None, "eu-west-1")
         assert ArrowFiles("s3a://bucket/a/b/", settings).at("x") == "s3a://bucket/a/b/x"
 
 
