@@ -12,7 +12,7 @@ from sievemq_spark.files import Files
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_FILE: Final = re.compile(r"file:(?://)?(?P<path>/.*)", re.DOTALL)
+_FILE: Final = re.compile(r"file:(?://)?(?P<path>/[^/].*)", re.DOTALL)  # with no host between the slashes
 _S3: Final = re.compile(r"s3[an]?://(?P<path>[^/]+.*)", re.DOTALL)
 _SETTING: Final = "spark.hadoop.fs.s3a."
 #: Hadoop's settings of S3 that count. A Spark Connect server shows no client its keys: the task has them as AWS does.

@@ -124,7 +124,10 @@ def test_the_command(connect: Any, server: str, tmp_path: Path) -> None:
     assert contents(connect, path) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("path", ["archive", "/data/archive", "hdfs://name/archive", "file:archive", "s3a://"])
+@pytest.mark.parametrize(
+    "path",
+    ["archive", "/data/archive", "hdfs://name/archive", "file:archive", "file://data/archive", "file:///", "s3a://"],
+)
 def test_file_systems_that_are_not_reached_are_refused(path: str) -> None:
     class Session:
         __module__ = "pyspark.sql.connect.session"
