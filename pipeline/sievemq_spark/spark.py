@@ -44,8 +44,13 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def _require_server(url: str) -> None:
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or _CONNECT_PORT
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or _CONNECT_PORT
+    except ValueError as error:  # the URL itself may have a token
+        raise PipelineError(f"the master must be like sc://host:{_CONNECT_PORT}: {error}") from error
+    if not host:
+        raise PipelineError(f"the master must be like sc://host:{_CONNECT_PORT}, with a host")
     try:
         socket.create_connection((host, port), _CONNECT_SECONDS).close()
     except OSError as error:

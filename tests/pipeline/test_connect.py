@@ -165,6 +165,9 @@ def test_settings_of_s3_are_those_of_the_server_without_its_keys(connect: Any) -
 def test_what_is_missing_for_it_is_named(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
     with pytest.raises(PipelineError, match=rf"no Spark Connect server at 127\.0\.0\.1:{port}: "):
         spark_session(f"sc://127.0.0.1:{port}")
+    for url, why in (("sc://h:abc/;token=x", ": Port .*'abc'"), ("sc://", ", with a host")):
+        with pytest.raises(PipelineError, match=rf"^the master must be like sc://host:15002{why}$"):
+            spark_session(url)
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     require_spark("sc://h")
     monkeypatch.setitem(sys.modules, "grpc", None)
