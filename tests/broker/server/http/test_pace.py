@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -268,7 +268,7 @@ async def test_probes_of_clients_that_send_very_many_are_requests_like_all_other
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
 
-    access = Access(slow, cast("Any", SimpleNamespace(required=False)), Settings())
+    access = Access(slow, cast("Any", SimpleNamespace(required=False)), Settings(), Counter())
     rigs = [Rig(size=0, around=lambda _: access) for _ in range(6)]
     for number, rig in enumerate(rigs):
         probe = GET.replace(b"/ ", b"/livez?%d " % number)
