@@ -136,6 +136,9 @@ class PatientProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """The input is not HTTP. uvicorn answers in plain text itself."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # the body of a request that has its answer
+            self.transport.close()
+            return
         error = bad_request(msg)
         length = str(len(error.content)).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]

@@ -127,6 +127,7 @@ class Socket(asyncio.Transport):
         self.protocol = protocol
         self.unsent = 0
         self.reading = True
+        self.closed = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.unsent += len(data)
@@ -138,7 +139,10 @@ class Socket(asyncio.Transport):
         self.protocol.resume_writing()
 
     def is_closing(self) -> bool:
-        return False
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -203,6 +207,18 @@ async def test_a_client_that_does_not_read_has_one_answer_at_a_time() -> None:
         assert rig.begun == number
     rig.socket.send()
     assert rig.socket.reading
+    rig.close()
+
+
+async def test_a_malformed_body_of_a_request_that_is_answered_ends_its_connection() -> None:
+    turn = FakeTurn(reads=1)
+    rig = Rig(size=1, turn=turn)
+    rig.protocol.data_received(GET[:-2] + b"Transfer-Encoding: chunked\r\n\r\n")
+    await rig.run()
+    assert (rig.begun, rig.socket.closed) == (1, False)
+    rig.protocol.data_received(b"no chunk\r\n")
+    turn.next()
+    assert rig.socket.closed
     rig.close()
 
 
