@@ -21,6 +21,10 @@ class Loop:
     def __init__(self) -> None:
         self.now = 1.0
         self.ready: deque[asyncio.Handle] = deque()
+        self.faults: list[str] = []
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.faults.append(str(context["exception"]))
 
     def time(self) -> float:
         return self.now
@@ -337,6 +341,23 @@ def test_floods_do_not_starve_beside_short_backlogs(stage: Stage) -> None:
     turn.put_off(much, brief=False)
     stage.loop.run()
     assert much.caught_up
+
+
+@pytest.mark.parametrize("brief", [True, False])
+def test_a_fault_of_a_late_link_does_not_end_the_turns_of_others(stage: Stage, brief: bool) -> None:
+    turn = stage.make(0)
+    faulty, other = Slow(stage), Slow(stage)
+
+    def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    faulty.catch_up = fail  # type: ignore[method-assign]
+    for link in (faulty, other):
+        turn.put_off(link, brief=brief)
+    stage.loop.run()
+    stage.loop.run()
+    assert stage.loop.faults == ["a bug"]
+    assert other.caught_up
 
 
 def test_a_grant_ends_with_the_turn(stage: Stage) -> None:

@@ -347,19 +347,21 @@ class Turn:
 
     def _catch_up(self) -> None:
         brief, late = self._brief, self._late
-        for at in range(len(brief)):  # one in each turn, however late it is
-            if not self.grant() or (at and time.monotonic() >= self._began + PIECE_SECONDS / 2):
-                break  # links with much input must not starve
-            brief.popleft().catch_up()
-        for _ in range(len(late)):
-            if not self.grant():
-                break
-            late.popleft().catch_up()
-            if time.monotonic() >= self._began + PIECE_SECONDS:
-                break  # the rest of the turn is for those that are read from now on, mostly with little input
-        self._catching_up = self.late
-        if self._catching_up:
-            self._loop.call_soon(self._catch_up)
+        try:
+            for at in range(len(brief)):  # one in each turn, however late it is
+                if not self.grant() or (at and time.monotonic() >= self._began + PIECE_SECONDS / 2):
+                    break  # links with much input must not starve
+                brief.popleft().catch_up()
+            for _ in range(len(late)):
+                if not self.grant():
+                    break
+                late.popleft().catch_up()
+                if time.monotonic() >= self._began + PIECE_SECONDS:
+                    break  # the rest of the turn is for those that are read from now on, mostly with little input
+        finally:  # a fault of one link must not end the turns of all others
+            self._catching_up = self.late
+            if self._catching_up:
+                self._loop.call_soon(self._catch_up)
 
     def fed(self, link: _Writer) -> None:
         """`link` has sent commands: it is flushed at the end of this turn, before links that only have output, so that
