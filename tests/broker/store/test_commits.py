@@ -129,6 +129,23 @@ async def test_output_of_many_links_leaves_over_several_turns_in_the_order_of_ea
     assert rig.left == [[b"1"], [b"1"], [b"1"], [b"12"]]
 
 
+async def test_links_whose_output_never_ends_do_not_starve_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RELEASED_AT_ONCE", 1)
+    order: list[str] = []
+    held = module._Held(asyncio.get_running_loop(), lambda: True)
+    links = [Noting(name, order) for name in "abc"]
+    stored = [SimpleNamespace(stored=False) for _ in range(4)]
+    for link in links:
+        held.add(link, b"1", [stored[0]])
+    for number in range(1, 4):
+        for link in links[:2]:
+            held.add(link, b"2", [stored[number]])
+        stored[number - 1].stored = True
+        held.release()
+        await asyncio.sleep(0)
+    assert [name for name in order if name != "-"][:3] == ["a", "b", "c"]
+
+
 async def test_the_end_releases_the_output_of_all_links(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RELEASED_AT_ONCE", 1)
     rig = Rig()

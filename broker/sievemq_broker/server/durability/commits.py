@@ -143,9 +143,10 @@ class _Held:
             parts = []
             while waiting and all(need.stored for need in waiting[0][1]):
                 parts.append(waiting.popleft()[0])
-            if not waiting:
-                del self._of[link]
             if parts:
+                del self._of[link]
+                if waiting:
+                    self._of[link] = waiting  # behind the others, or those that always have output would starve them
                 ready.append((link, parts[0] if len(parts) == 1 else b"".join(parts)))
         return ready
 
