@@ -632,7 +632,8 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
                 for consumer in outbox.take_recalled():
                     self._give_back(consumer, now)
                 self._do_duties(now)
-            if self._ready:
+            # A frame that was carried out here may have left commands for which there was no time.
+            if self._ready or (peer.agenda.behind and not peer.agenda.begun):
                 outbox.wake()
         return data
 

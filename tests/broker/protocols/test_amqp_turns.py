@@ -221,3 +221,25 @@ def test_deliveries_are_found_by_range_and_by_link(seed: int) -> None:
         assert len(unsettled) == len(model)
     assert sorted(unsettled.take(0, begun, begun + 1), key=lambda pair: pair[1]) == list(model.values())
     assert (unsettled._firsts, unsettled._lasts) == ([], [])
+
+
+def test_a_flush_without_time_for_a_whole_frame_goes_on_with_it_in_a_later_turn(world: World) -> None:
+    fill(world, 4)
+    client = Amqp(world)
+    woken: list[bool] = []
+    for handle in range(2):
+        client.receiver(handle=handle, credit=0)
+    for handle in range(2):
+        client.grant(2, handle, window=2**31 - 1)
+    assert len(client.messages()) == 4
+    broker = client.broker
+    broker.pause()
+    broker.receive_data(disposition(Accepted(), last=3), world.now)
+    assert world.queue().in_flight == 4, "the client does not read its output"
+    broker.outbox._wake = lambda: woken.append(broker.behind)
+    world.services.spent = lambda: True
+    broker.resume(world.now)
+    client.heard(broker.data_to_send())
+    assert (world.queue().in_flight, woken) == (2, [True])
+    client.rest()
+    assert world.queue().in_flight == 0
