@@ -618,6 +618,7 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
         if outbox.failed or self._ready:
             outbox.begin_input()
             self._go_on(now)
+            peer.owe()  # the answers: what the I/O layer notes of changes, it notes of input
         if self._deliver_again and not outbox.congested:
             self._resume_consumers(now)
         if peer.unconfirmed:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.work import TURN
 from sievemq_broker.protocols.amqp.frames import frame_of
 from sievemq_broker.protocols.amqp.links import AmqpSession, OutgoingLink, Unsettled
@@ -17,6 +18,7 @@ from sievemq_broker.protocols.amqp.performatives import (
     Disposition,
     End,
     Flow,
+    Header,
     Modified,
     Released,
     Transfer,
@@ -243,3 +245,21 @@ def test_a_flush_without_time_for_a_whole_frame_goes_on_with_it_in_a_later_turn(
     assert (world.queue().in_flight, woken) == (2, [True])
     client.rest()
     assert world.queue().in_flight == 0
+
+
+def test_the_outcome_of_a_send_that_a_flush_carries_out_waits_for_the_disk(world: World) -> None:
+    journal = Journal()
+    world.broker.keep_in(journal)
+    client = Amqp(world)
+    client.sender()
+    journal.cut()
+    journal.written()
+    client.broker.outbox.needs.clear()
+    client.broker.pause()
+    transfer = Transfer(handle=0, delivery_id=0, delivery_tag=b"t", message_format=0)
+    client.broker.receive_data(frame_of(transfer, 0, message(header=Header(durable=True))), world.now)
+    assert not journal.has_changes, "the client does not read its output"
+    client.broker.resume(world.now)
+    client.heard(client.broker.data_to_send())
+    assert isinstance(client.outcome(), Accepted)
+    assert journal.missing(client.broker.outbox.needs)
