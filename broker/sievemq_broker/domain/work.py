@@ -251,7 +251,7 @@ class Scheduler:
         return job
 
     def share_turn(self, do: Callable[[], object]) -> None:
-        """Call what starts tasks: together, their first slices spend what one turn may."""
+        """Call a function that starts tasks. Their first slices share the budget of one turn."""
         outer = self._running
         if not outer:
             self.budget.renew(self.turn)

@@ -36,7 +36,7 @@ _ORDER: Final = "order"
 MOST_PATTERNS: Final = 250
 MOST_USERS: Final = 2_000
 
-#: Settings of one value that change at run time, each by itself.
+#: Settings with a single value that can be changed at run time.
 VALUES: Final = ("max_connections", "max_memory_bytes")
 
 #: Characters of the name of a changed entry: a longer pattern takes long to compile, and fits no address.
@@ -53,7 +53,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A setting of one value.
+    """The value of such a setting.
 
     Attributes:
         value: as the settings have it; None for `auto`.
@@ -63,17 +63,17 @@ class Value:
 
     @property
     def shown(self) -> Any:
-        """As a file has it."""
+        """As it is written in a file."""
         return "auto" if self.value is None else self.value
 
 
 def values_of(settings: Settings) -> dict[str, Value]:
-    """What settings say of :data:`VALUES`."""
+    """The values of :data:`VALUES` in these settings."""
     return {name: Value(getattr(settings, name)) for name in VALUES}
 
 
 def parse_values(tables: Mapping[str, Any]) -> dict[str, Value]:
-    """Values by name, of tables with `value`.
+    """Parse tables that have the member `value`, by name.
 
     Raises:
         ValueError: one cannot be used.
@@ -374,12 +374,12 @@ class LiveSettings:
 
     @property
     def max_connections(self) -> int:
-        """Connections that the broker takes now."""
+        """Connections that the broker accepts at a time."""
         return int(self.values.present["max_connections"].value)
 
     @property
     def max_memory_bytes(self) -> int | None:
-        """Memory that all messages may take now; None for a share of what there is, 0 for no limit."""
+        """Bytes that all messages may take; None for a share of the machine's memory, 0 for no limit."""
         limit: int | None = self.values.present["max_memory_bytes"].value
         return limit
 

@@ -554,7 +554,7 @@ class Server:
             self.user_store.renew()
 
     def use_values(self) -> None:
-        """The limit of connections or of memory has changed. What is above a lower one stays, and nothing is added."""
+        """Apply the present limits of connections and memory. What exceeds a lower one stays, and nothing is added."""
         connections = self.live.max_connections
         if connections != self.links.limit:
             self.links.limit_connections(connections)

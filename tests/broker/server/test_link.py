@@ -18,7 +18,7 @@ from sievemq_broker.server.net.link import (
     MEMORY,
     READ_BYTES,
     READ_PAUSE,
-    SIP_BYTES,
+    SHORT_READ_BYTES,
     Link,
     Links,
 )
@@ -134,7 +134,7 @@ async def test_reads_of_one_turn_are_answered_by_one_write() -> None:
     assert (rig.links.bytes_in, rig.links.bytes_out) == (13, 13)
 
 
-async def test_little_is_read_at_a_time_once_the_turn_has_no_time_for_it(clock: Ticking) -> None:
+async def test_reads_are_short_once_the_turn_has_no_time_left(clock: Ticking) -> None:
     rig = Rig()
     links = [rig.open()[0] for _ in range(3)]
     sizes = [len(link.get_buffer(-1)) for link in links]
@@ -143,7 +143,7 @@ async def test_little_is_read_at_a_time_once_the_turn_has_no_time_for_it(clock: 
         link.buffer_updated(2)
         sizes.append(len(link.get_buffer(-1)))
         clock.now += TURN_SECONDS
-    assert sizes == [READ_BYTES] * 4 + [SIP_BYTES] * 2
+    assert sizes == [READ_BYTES] * 4 + [SHORT_READ_BYTES] * 2
     assert [link.unheard for link in links] == [b"", b"ab", b"ab"]
     await end_of_turn()
     assert len(links[0].get_buffer(-1)) == READ_BYTES

@@ -372,8 +372,8 @@ def test_a_grant_ends_with_the_turn(stage: Stage) -> None:
     assert turn.latency.last == pytest.approx(TURN_SECONDS, rel=1e-3)
 
 
-def test_a_grant_that_was_not_used_up_is_none_for_the_writes(stage: Stage) -> None:
-    """Connections with frames left go on with them when they are flushed: with one, not for two milliseconds."""
+def test_a_grant_ends_before_output_is_written(stage: Stage) -> None:
+    """A flush carries out one frame that has waited: it must not use the rest of the grant."""
     turn = stage.make(0)
     link = Slow(stage)
     spent: list[bool] = []

@@ -137,6 +137,6 @@ def test_a_failure_of_one_owner_names_the_shards_that_have_the_definitions(
     assert outcome.code == 1
     assert cluster["a"].call(lambda broker: list(broker.namespaces["a-1"].destinations)) == ["queue:q"]
     assert outcome.err.splitlines()[-1] == (
-        "sievemq: applied in these shards: a; not, or not whole: b. Apply the file again once that is mended: what is "
-        "there already stays as it is"
+        "sievemq: applied in these shards: a; failed, perhaps in part: b. Apply the file again once the cause is "
+        "mended; what exists is not changed"
     )

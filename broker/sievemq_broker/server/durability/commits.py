@@ -96,7 +96,7 @@ class Holder(Protocol):
 
 
 class _Held:
-    """Output that waits, that of each link in its order. False if there is none.
+    """Output that waits for the disk, in order for each link. False if there is none.
 
     Args:
         speaks: the gate: False while no output may leave.
@@ -107,16 +107,16 @@ class _Held:
     def __init__(self, loop: asyncio.AbstractEventLoop, speaks: Callable[[], bool]) -> None:
         self._loop = loop
         self._speaks = speaks
-        #: By link, each with what it waits for.
+        #: By link: its output, each part with the writes that it waits for.
         self._of: dict[Holder, deque[tuple[bytes, list[Stored]]]] = {}
-        #: Goes on releasing, where many links have output.
+        #: Releases the output of further links in a later turn of the loop; None if there are no more.
         self._releasing: asyncio.Handle | None = None
 
     def __bool__(self) -> bool:
         return bool(self._of)
 
     def shut(self) -> None:
-        """Nothing leaves from now on."""
+        """Release nothing from now on."""
         self._speaks = _never
 
     def add(self, link: Holder, data: bytes, missing: list[Stored]) -> bool:
@@ -131,8 +131,8 @@ class _Held:
         return True
 
     def take(self) -> list[tuple[Holder, bytes]]:
-        """Take the output that waits for nothing any more: of RELEASED_AT_ONCE links; that of the others is released in
-        later turns of the loop."""
+        """Remove and return the output whose writes are on disk, of RELEASED_AT_ONCE links at most. That of the others
+        is released in later turns of the loop."""
         if self._releasing is not None or not self._speaks():
             return []
         ready: list[tuple[Holder, bytes]] = []
@@ -151,12 +151,12 @@ class _Held:
         return ready
 
     def release(self) -> None:
-        """Send what waits for nothing any more, as :meth:`take` says."""
+        """Send the output whose writes are on disk, as far as :meth:`take` returns it."""
         for link, data in self.take():
             link.release(data)
 
     def release_all(self) -> None:
-        """Send the rest of it now."""
+        """Send now what :meth:`take` has left to later turns."""
         while self._releasing is not None:
             self._releasing.cancel()
             self._release_more()

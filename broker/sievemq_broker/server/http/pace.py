@@ -10,26 +10,25 @@ from contextvars import ContextVar
 from time import perf_counter
 from typing import Final
 
-#: Seconds after which no further request is begun, or goes on, in a turn.
+#: Seconds of a turn after which no further request begins or continues.
 SECONDS: Final = 0.002
 
-#: The lines of those that wait.
+#: The index of each line of waiting requests: new ones, probes, and those that have begun.
 _REQUESTS, _PROBES, _RESUMED = range(3)
 
 
 async def _at_once() -> None:
-    """What goes on is no request."""
+    """Outside a request there is nothing to wait for."""
 
 
-#: Waits until the request that is being answered may go on in this turn, after something that it has awaited with
-#: others: a task, a write. What follows, such as encoding and sending a large answer, is in no task.
+#: To be called once a task or a write is done on which the present request has waited, perhaps with many others. It
+#: returns once the request may continue: encoding and sending a large answer are in no task.
 resumed: ContextVar[Callable[[], Awaitable[None]]] = ContextVar("resumed", default=_at_once)
 
 
 class Pace:
-    """Admits requests: those of one turn have SECONDS together. The others wait in the order in which they came: probes
-    in a line of their own, and those that have begun in a third one. The lines take turns, so that none can block
-    another one."""
+    """Shares SECONDS of each turn among requests. The others wait in order of arrival, in three lines: new requests,
+    probes, and requests that have begun. The lines are served in turn, so that none can block another one."""
 
     def __init__(self) -> None:
         #: When the first request of this turn was begun; None before that.
@@ -42,13 +41,13 @@ class Pace:
         """Wait until a request may begin.
 
         Args:
-            urgent: it is a probe: one of a client that does not send thousands of them.
+            urgent: the request is a probe, and its client has not sent many requests behind it.
         """
         resumed.set(self.resume)
         await self._wait(_PROBES if urgent else _REQUESTS, self._lines)
 
     async def resume(self) -> None:
-        """Wait until a request that has begun may go on: behind others that have, as long as there is time."""
+        """Wait until a request that has begun may continue: behind others that have begun, while the turn has time."""
         await self._wait(_RESUMED, self._lines[_RESUMED:])
 
     async def _wait(self, line: int, before: tuple[deque[asyncio.Future[None]], ...]) -> None:

@@ -40,7 +40,7 @@ class PatientProtocol(H11Protocol):
     Args:
         config, server_state, app_state: uvicorn's.
         order: all connections of the port, the oldest first.
-        turn: of the loop; returns None while the broker has no clients, and no turns.
+        turn: returns the turn of the loop; None before the broker serves clients.
 
     Its requests carry in their state whether the peer has shown a certificate that was found good, functions that say
     whether it has gone meanwhile and whether it has sent much behind the request, and one that gives the connection
@@ -52,7 +52,7 @@ class PatientProtocol(H11Protocol):
     _unread = False
     _deadline: asyncio.TimerHandle | None = None
     _reading: object = None
-    #: What was read when the turn had no time left for it; and whether the turn will call :meth:`catch_up`.
+    #: Input that the turn had no time for, and whether the turn will call :meth:`catch_up`.
     _unparsed = b""
     _queued = False
 
@@ -97,7 +97,7 @@ class PatientProtocol(H11Protocol):
             turn.put_off(self, brief=len(self._unparsed) < BRIEF)
 
     def catch_up(self) -> None:
-        """It is its turn again: parse what was put off."""
+        """Parse the input that was put off."""
         self._queued = False
         data, self._unparsed = self._unparsed, b""
         if data:
@@ -105,7 +105,7 @@ class PatientProtocol(H11Protocol):
             self._parse(data)
 
     def _parse(self, data: bytes) -> None:
-        """Begin the request, if it is complete; does one still follow?"""
+        """Parse input, which begins complete requests; then give the peer time for the rest of an incomplete one."""
         while data and not self.transport.is_closing():
             # h11 checks the size of a head that is not complete, so it is never given more than fits into one.
             reads_head = self.conn.their_state is h11.IDLE
@@ -191,13 +191,13 @@ class PatientProtocol(H11Protocol):
             self._deadline = self.loop.call_later(seconds, self.transport.abort)
 
 
-class Reading(asyncio.BufferedProtocol):
-    """The protocol of a connection to the management port as its transport sees it: reads into the buffer of all links,
-    as much as the turn has time for. The loop itself would read a quarter of a megabyte.
+class BufferedReads(asyncio.BufferedProtocol):
+    """Between a transport and :class:`PatientProtocol`: reads into the buffer that all links share, as much as the turn
+    has time for. Without it the loop would read 256 KiB at a time.
 
     Args:
-        protocol: takes what was read.
-        links: have the buffer.
+        protocol: receives the input.
+        links: own the buffer.
         turn: as of :class:`PatientProtocol`.
     """
 
@@ -215,7 +215,7 @@ class Reading(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         turn = self._turn()
-        return self._links.sip if turn is not None and turn.exhausted else self._links.buffer
+        return self._links.short_buffer if turn is not None and turn.exhausted else self._links.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         self._protocol.data_received(bytes(self._links.buffer[:nbytes]))

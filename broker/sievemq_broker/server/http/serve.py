@@ -15,7 +15,7 @@ import uvicorn
 from sievemq_broker.server.http import protocol
 from sievemq_broker.server.http.api.management import Management
 from sievemq_broker.server.http.app import make_app
-from sievemq_broker.server.http.protocol import HEAD_BYTES, PatientProtocol, Reading
+from sievemq_broker.server.http.protocol import HEAD_BYTES, BufferedReads, PatientProtocol
 from sievemq_broker.server.net.listener import Acceptor
 from sievemq_broker.server.net.turn import Turn
 from sievemq_broker.server.server import Server
@@ -49,9 +49,9 @@ class _Uvicorn(uvicorn.Server):
         def turn() -> Turn | None:
             return server.turn if server.started_at else None
 
-        def connect() -> Reading:
+        def connect() -> BufferedReads:
             one = PatientProtocol(self.config, self.server_state, self.lifespan.state, order, turn)
-            return Reading(one, server.links, turn)
+            return BufferedReads(one, server.links, turn)
 
         for sock in sockets or ():
             acceptor = Acceptor(sock, connect, self._tls, protocol.HEAD_SECONDS)

@@ -49,8 +49,8 @@ READ_PAUSE = 4 * 1024 * 1024
 #: rate, because its output is in no cache any more when it is written; half as much gained nothing.
 READ_BYTES = 64 * 1024
 
-#: The bytes of a read when the turn has no time left for what is read: a hundred connections may send at once.
-SIP_BYTES = 16 * 1024
+#: The bytes of a read once the turn has no time left to process input: hundreds of connections may send at once.
+SHORT_READ_BYTES = 16 * 1024
 
 #: Bytes not carried out below which a connection has sent little: a dozen commands of the usual kind.
 BRIEF = 4 * 1024
@@ -106,14 +106,14 @@ class Links:
 
     __slots__ = (
         "_by_peer", "_bytes_out", "_closed", "_empty", "_unwelcomed", "accepted", "buffer", "bytes_in", "large_frames",
-        "limit", "look_at", "on_look_at", "open", "refused", "silent", "sip",
+        "limit", "look_at", "on_look_at", "open", "refused", "short_buffer", "silent",
     )  # fmt: skip
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        #: Into it the loop reads, from whatever connection; and its beginning, for when the turn has no time left.
+        #: The loop reads from every connection into this, and into its beginning once the turn has no time left.
         self.buffer = memoryview(bytearray(READ_BYTES))
-        self.sip = self.buffer[:SIP_BYTES]
+        self.short_buffer = self.buffer[:SHORT_READ_BYTES]
         self.open: set[Link] = set()
         self._by_peer: dict[Peer, Link] = {}
         #: In the order of their arrival; those welcomed since then are removed when their turn comes.
@@ -336,7 +336,7 @@ class Link(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer into which the loop reads. All links share it: its content is copied out before the next read."""
-        return self._links.sip if self._turn.exhausted else self._links.buffer
+        return self._links.short_buffer if self._turn.exhausted else self._links.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """This many bytes have arrived in the buffer."""

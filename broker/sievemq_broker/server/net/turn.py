@@ -253,7 +253,7 @@ class Timers:
         self._next_tick = self._loop.time() + wait
         self._ticker = self._loop.call_at(self._next_tick, self._tick)
         self._on_tick()
-        self._worked()  # what it has begun goes on in the next turn: it has had a slice in this one
+        self._worked()  # its tasks have had a slice in this turn, and continue in the next one
 
 
 class Turn:
@@ -264,7 +264,7 @@ class Turn:
         commits: of durable shards: each writes at the end of a turn.
 
     Attributes:
-        exhausted: the time for input of the present turn is over: what is read now waits.
+        exhausted: the present turn has no time left for input. What is read now is processed in a later turn.
     """
 
     __slots__ = (
@@ -404,7 +404,7 @@ class Turn:
     def _end(self) -> None:
         """Write all output, and set the timer for the domain's next deadline."""
         began = self._began
-        self._until = 0.0  # what follows may carry out a command, and no more
+        self._until = 0.0  # a flush may carry out one command that has waited, and no more
         self.exhausted = False
         try:
             # The domain comes first: output of deadlines that have come is written in this turn.

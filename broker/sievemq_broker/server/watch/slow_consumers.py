@@ -16,8 +16,8 @@ from sievemq_broker.session.peer import Peer
 from sievemq_core.counted import counted
 from sievemq_core.errors import ErrorCode
 
-#: Units of a look at a consumer, whose queue and view are in no cache where there are very many.
-_LOOKED: Final = 2
+#: Units of visiting a consumer. With very many, their queues and views are not in the processor's cache.
+_VISIT_UNITS: Final = 2
 
 log = logs.get("server")
 
@@ -73,8 +73,8 @@ class SlowConsumers:
             for consumer in tuple(connection.deliveries.consumers.values()):
                 if budget.spent:
                     yield
-                budget.spend(_LOOKED)
-                units += _LOOKED
+                budget.spend(_VISIT_UNITS)
+                units += _VISIT_UNITS
                 self._look_at(connection, consumer, self._clock.now())
         return units
 

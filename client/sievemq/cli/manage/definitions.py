@@ -147,7 +147,7 @@ def _request(file: Path, prune: bool, force: list[str] | None) -> dict[str, Any]
 
 
 def _ask(owners: list[Api], request: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
-    """What all owners answer, one after the other. What concerns all of them, as a rule does, is one change."""
+    """Ask the owners in turn and merge the changes: one that concerns all, as of a rule, counts once."""
     answers: list[dict[str, Any]] = []
     for api in owners:
         try:
@@ -168,12 +168,12 @@ def _ask(owners: list[Api], request: dict[str, Any], *, dry_run: bool) -> dict[s
 
 
 def _report_partial(owners: list[Api], applied: int) -> None:
-    """The owner behind so many others has failed; the command has printed why."""
+    """Print which shards have the changes: the owner behind so many others has failed, and why is printed already."""
     names = [owner.shard for owner in owners]
     done, left = ", ".join(names[:applied]) or "none", names[applied + 1 :]
-    text = f"sievemq: applied in these shards: {done}; not, or not whole: {names[applied]}"
+    text = f"sievemq: applied in these shards: {done}; failed, perhaps in part: {names[applied]}"
     text += f"; not tried: {', '.join(left)}" if left else ""
-    complain(harmless(f"{text}. Apply the file again once that is mended: what is there already stays as it is"))
+    complain(harmless(f"{text}. Apply the file again once the cause is mended; what exists is not changed"))
 
 
 def _merged(found: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:

@@ -1,4 +1,4 @@
-"""``sievemq rule …``, ``limit …``, ``account …`` and of ``config`` what a running broker does: changes at run time."""
+"""``sievemq rule …``, ``limit …``, ``account …`` and the ``config`` commands that ask a running broker."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ def set_settings(assigned: Settings, port: Port) -> None:
 
 @grouped
 def reset_setting(name: Setting, port: Port) -> None:
-    """Take a change of `config set` back: what the settings say applies again."""
+    """Undo a change of `config set`: the value of the settings applies again."""
     answer = port.api().post(f"{_setting(name)}/actions/reset", {})
     report(f"{name}: {answer['value']}, as in the settings")
 

@@ -16,13 +16,14 @@ from sievemq_broker.config import Settings
 from sievemq_broker.server.http import pace
 from sievemq_broker.server.http.access import Access
 from sievemq_broker.server.http.pace import Pace, resumed
-from sievemq_broker.server.http.protocol import PatientProtocol
-from sievemq_broker.server.net.link import BRIEF
+from sievemq_broker.server.http.protocol import BufferedReads, PatientProtocol
+from sievemq_broker.server.net.link import BRIEF, READ_BYTES, SHORT_READ_BYTES, Links
 from sievemq_broker.server.net.turn import Turn
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LONG_GET = GET[:-2] + b"X: " + b"x" * BRIEF + b"\r\n\r\n"
 HIGH_WATER = 1_000
+_PASSED_ON = "connection_lost", "eof_received", "pause_writing", "resume_writing"
 
 
 class Clock:
@@ -264,7 +265,14 @@ async def test_requests_are_parsed_in_the_time_of_the_turn_and_in_order() -> Non
         rig.close()
 
 
-async def test_a_connection_that_is_given_away_takes_along_what_was_not_parsed() -> None:
+@pytest.mark.parametrize("exhausted", [False, True])
+def test_reads_are_short_once_the_turn_has_no_time_left(exhausted: bool) -> None:
+    links, turn = Links(1), SimpleNamespace(exhausted=exhausted)
+    reads = BufferedReads(cast("Any", SimpleNamespace(**dict.fromkeys(_PASSED_ON))), links, lambda: cast("Turn", turn))
+    assert len(reads.get_buffer(-1)) == (SHORT_READ_BYTES if exhausted else READ_BYTES)
+
+
+async def test_handing_a_connection_over_passes_on_unparsed_input() -> None:
     turn = FakeTurn(reads=1)
     rig = Rig(size=1, turn=turn)
     rig.protocol.data_received(GET + b"behind it, ")
@@ -275,7 +283,7 @@ async def test_a_connection_that_is_given_away_takes_along_what_was_not_parsed()
     assert rig.begun == 1
 
 
-async def test_probes_of_clients_that_send_very_many_are_requests_like_all_others(clock: Clock) -> None:
+async def test_probes_of_clients_that_send_very_many_have_no_priority(clock: Clock) -> None:
     begun: list[str] = []
 
     async def slow(scope: Any, receive: Any, send: Any) -> None:

@@ -35,8 +35,8 @@ MAX_TRACKS: Final = 4_000
 #: Other destinations that one look visits, at a microsecond or two each: some 2 % of a second.
 SWEEP: Final = 10_000
 
-#: Units of a visit: it reads several objects, which are in no cache where there are very many.
-_VISITED: Final = 2
+#: Units of visiting a destination. With very many, what is read of them is not in the processor's cache.
+_VISIT_UNITS: Final = 2
 
 #: Units of making one sample of several.
 _CONDENSED: Final = 8
@@ -260,7 +260,7 @@ class Sampler:
         before = self._known(destination)
         if before is None:
             return
-        budget.spend(_VISITED)
+        budget.spend(_VISIT_UNITS)
         figures = _figures(destination)
         moved = self._note(destination, figures)
         for queue in queues_at(destination):
@@ -268,7 +268,7 @@ class Sampler:
                 yield
             if queue is destination or queue.deleted:
                 continue
-            budget.spend(_VISITED)
+            budget.spend(_VISIT_UNITS)
             known, there = self._seen.get(queue, _NONE), _figures(queue)
             moved |= self._note(queue, there)
             before, figures = _added(before, known), _added(figures, there)
