@@ -159,20 +159,20 @@ class DiskGate:
         commits, journal = server.shard.commits, server.shard.broker.journal
         if commits is None or journal is None or (server.trouble is not None and not changes and server.lease_holds):
             return
-        output = _Output()
-        if not commits.hold(output, b"", [*journal.unwritten, *(journal.shares if whole else ())]):
-            return
-        server.turn.worked()
-        while not (await asyncio.wait({output.left}, timeout=LOOK_SECONDS))[0]:
-            if (error := unavailable(server)) is not None:
-                if more:
-                    continue
-                raise error
-            if not changes:
-                return
-            if server.failure is not None:
-                raise ApiError(503, "UNAVAILABLE", "the data directory cannot be written; the broker ends")
-            if commits.stuck is not None:
-                text = f"it is done, and will be on disk once that can be written: {commits.stuck}"
-                raise ApiError(503, "UNAVAILABLE", text)
-        await resumed.get()()
+        output, needs = _Output(), [*journal.unwritten, *(journal.shares if whole else ())]
+        while commits.hold(output, b"", needs):  # again after others had their turns: the lease may have ended
+            server.turn.worked()
+            while not (await asyncio.wait({output.left}, timeout=LOOK_SECONDS))[0]:
+                if (error := unavailable(server)) is not None:
+                    if more:
+                        continue
+                    raise error
+                if not changes:
+                    return
+                if server.failure is not None:
+                    raise ApiError(503, "UNAVAILABLE", "the data directory cannot be written; the broker ends")
+                if commits.stuck is not None:
+                    text = f"it is done, and will be on disk once that can be written: {commits.stuck}"
+                    raise ApiError(503, "UNAVAILABLE", text)
+            await resumed.get()()
+            output = _Output()

@@ -15,6 +15,7 @@ from uvicorn.server import ServerState
 from sievemq_broker.config import Settings
 from sievemq_broker.server.http import pace
 from sievemq_broker.server.http.access import Access
+from sievemq_broker.server.http.gate import DiskGate
 from sievemq_broker.server.http.pace import Pace, resumed
 from sievemq_broker.server.http.protocol import BufferedReads, PatientProtocol
 from sievemq_broker.server.net.link import BRIEF, READ_BYTES, SHORT_READ_BYTES, Links
@@ -301,3 +302,36 @@ async def test_probes_of_clients_that_send_very_many_have_no_priority(clock: Clo
     assert begun[:2] == ["0", "5"]
     for rig in rigs:
         rig.close()
+
+
+async def test_an_answer_waits_for_a_lease_that_has_ended_while_others_had_their_turns() -> None:
+    held: asyncio.Queue[Any] = asyncio.Queue()
+    speaks = True
+
+    class Commits:
+        stuck = None
+
+        def hold(self, output: Any, data: bytes, needs: list[object]) -> bool:
+            holds = bool(needs) or not speaks
+            needs.clear()
+            if holds:
+                held.put_nowait(output)
+            return holds
+
+    async def others() -> None:
+        nonlocal speaks
+        speaks = not speaks
+
+    journal = SimpleNamespace(unwritten=["a write"], shares=[])
+    shard = SimpleNamespace(commits=Commits(), broker=SimpleNamespace(journal=journal))
+    turn = SimpleNamespace(worked=lambda: None)
+    server = SimpleNamespace(shard=shard, turn=turn, trouble=None, is_shared=False, failure=None)
+    resumed.set(others)
+    answer = asyncio.create_task(DiskGate(cast("Any", server)).passed(changes=True))
+    for _ in range(2):
+        came = asyncio.create_task(held.get())
+        await asyncio.wait({answer, came}, return_when=asyncio.FIRST_COMPLETED)
+        assert not answer.done()
+        came.result().release(b"")
+    await answer
+    assert held.empty()
