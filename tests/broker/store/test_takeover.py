@@ -235,11 +235,11 @@ def test_what_was_written_before_the_lease_was_over_is_held_back(world: World) -
         assert keeper is not None
         assert commits is not None
         writes = commits.writes
-        broker.call(lambda _: commits.__setattr__("_speaks", lambda: False))
+        broker.call(lambda _: commits._held.__setattr__("_speaks", lambda: False))
         send(client, 1)
         until(broker, lambda server: commits.writes > writes)
         assert [link.held > 0 for link in server.links.open] == [True]
-        broker.call(lambda _: commits.__setattr__("_speaks", keeper.speaks))
+        broker.call(lambda _: commits._held.__setattr__("_speaks", keeper.speaks))
         broker.call(lambda _: commits.opened())
         assert client.until(Command.CONFIRM)[1:] == (1, 1)
 
