@@ -239,10 +239,7 @@ class TransactionRolledBackException(JMSException):
 
 class Reject(Exception):  # noqa: N818 - it is an order rather than an error
     """A message listener raises it for a message that it can never handle: the message becomes a dead letter at once,
-    however few attempts there were. An extension.
-
-    Args:
-        reason: text for the property ``JMS_SieveMQ_DeadLetterError`` of the dead letter.
+    however few attempts there were. Its text is the property ``JMS_SieveMQ_DeadLetterError`` there. An extension.
 
     In a transacted session whose listener acknowledges by itself it has no such effect.
 
