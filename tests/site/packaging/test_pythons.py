@@ -70,6 +70,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setattr(interpreters, "found", interpreters.found.__wrapped__)
     monkeypatch.setattr(interpreters, "own", lambda: "3.11")
+    python(tmp_path / "own" / "python", "cpython 3 11 False")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "own" / "python"))  # the tests may run on another
     return tmp_path / "versions"
 
 

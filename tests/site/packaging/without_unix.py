@@ -63,6 +63,10 @@ def hide(platform: str) -> None:
         sys.modules[name] = None  # type: ignore[assignment]
     selectors.DefaultSelector = selectors.SelectSelector  # type: ignore[misc]
     shutil.disk_usage = _disk_usage  # it asks another function of the system there
+    if platform == "win32":
+        shutil._use_fd_functions = False  # type: ignore[attr-defined]  # they open with flags of Unix
+    if hasattr(os, "process_cpu_count"):
+        os.process_cpu_count = os.cpu_count  # as it is where there is no sched_getaffinity
     sys.platform = platform
 
 
