@@ -60,7 +60,7 @@ def outcome_with(tally: Tally) -> Outcome:
 
 
 def test_the_command_ends_with_0_if_all_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "run_story", lambda limit, progress: outcome_with(Tally(3, 30, True)))
+    monkeypatch.setattr(story, "run_story", lambda limit, progress: outcome_with(Tally(3, 30, True)))
     result = CliRunner().invoke(command.demo, ["flights"])
     assert result.exit_code == 0
     assert "All 2 counts and checksums agree" in result.stdout
@@ -68,7 +68,7 @@ def test_the_command_ends_with_0_if_all_agrees(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("tally", [Tally(2, 30, True), Tally(3, 31, True), Tally(3, 30, False)])
 def test_the_command_ends_with_1_on_any_mismatch(monkeypatch: pytest.MonkeyPatch, tally: Tally) -> None:
-    monkeypatch.setattr(command, "run_story", lambda limit, progress: outcome_with(tally))
+    monkeypatch.setattr(story, "run_story", lambda limit, progress: outcome_with(tally))
     result = CliRunner().invoke(command.demo, ["flights"])
     assert result.exit_code == 1
     assert "1 of 2 lines do not agree" in result.stdout
