@@ -654,6 +654,8 @@ def test_nothing_is_lost_or_doubled_over_lost_connections(faults: Faults, namesp
         consumer = receiver.create_consumer(ORDERS)
         assert sorted(int(consumer.receive_body(str, 60_000) or -1) for _ in range(40)) == list(range(40))
         receiver.acknowledge()
+        with sender.create_browser(ORDERS) as browser:  # waits for its repair, which close() would end
+            assert list(browser) == []
     namespace.queue("orders").assert_empty(within=SOON)
     namespace.assert_nothing_lost()
     assert [event.kind for event in namespace.journal].count("fault") >= 10
