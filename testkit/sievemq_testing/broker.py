@@ -555,15 +555,23 @@ class TestNamespace(EmbeddedNamespace):
             lambda server: put(server.shard.broker.namespace(self.name), snapshot, server.clock.now())
         )
 
-    def drop(self) -> list[ConnectionView]:
+    def drop(self, within: Seconds = 0.0) -> list[ConnectionView]:
         """Delete it with everything in it, and cut its connections. Their clients cannot connect again until the test
         calls ``broker.namespace(name)``. A large queue is emptied in slices, so that the broker continues to serve
         others.
 
+        Args:
+            within: seconds, or a timedelta, to wait at most for the connections to end by themselves: the broker may
+                not have read yet what a client that has closed sent last.
+
         Returns:
             The connections that were still open.
+
+        Raises:
+            RuntimeError: it would have to wait on a running event loop.
         """
         self.faults.clear()
+        self.broker.wait_for(lambda _: not self._connections(), within)
         self.broker._watch.dropped.add(self.name)
         # A client whose password is being checked has passed the refusal, and is cut when it is in.
         checked = self.broker._new_result()
@@ -599,6 +607,10 @@ class TestNamespace(EmbeddedNamespace):
                 pass
         self.broker.call(delete)
         return left
+
+
+#: Seconds that a test's connections have to end, once its fixtures are closed, before they are reported as left open.
+CLOSING = 1.0
 
 
 def left_open(test: str, connections: list[ConnectionView]) -> str:

@@ -223,10 +223,10 @@ def _needs_inside(what: str) -> None:
 
 
 def drop(item: pytest.Item, namespace: TestNamespace) -> None:
-    left = namespace.drop()
-    if left:
-        from sievemq_testing.broker import left_open
+    from sievemq_testing.broker import CLOSING, left_open
 
+    left = namespace.drop(CLOSING)
+    if left:
         item.warn(pytest.PytestWarning(left_open(item.nodeid, left)))
 
 

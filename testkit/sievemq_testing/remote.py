@@ -222,9 +222,12 @@ class RemoteNamespace:
             for row in rows
         ]
 
-    def drop(self) -> list[ConnectionView]:
+    def drop(self, within: Seconds = 0.0) -> list[ConnectionView]:
         """Delete it with everything in it, over the management API. It stays if that does not answer, or while
         connections are open.
+
+        Args:
+            within: seconds, or a timedelta, to wait at most for the connections to end by themselves.
 
         Returns:
             The connections that are still open.
@@ -232,6 +235,7 @@ class RemoteNamespace:
         left: list[ConnectionView] = []
         with contextlib.suppress(pytest.skip.Exception):
             api = self.api("namespace.drop()")
+            _poll(lambda: not self._connections(api), within)
             left = self._connections(api)
         self._connection.close()
         if self.broker._management is not None and not left:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, overload
 
 from sievemq import ConnectionFactory, JMSContext
 from sievemq.session_mode import SessionModeLike
-from sievemq_testing.broker import BrokerOptions, TestBroker, TestNamespace, left_open
+from sievemq_testing.broker import CLOSING, BrokerOptions, TestBroker, TestNamespace, left_open
 
 _NUMBERS: Final = itertools.count(1)
 
@@ -48,7 +48,7 @@ class BrokerTestCase(unittest.TestCase):
             finally:
                 if len(result.failures) + len(result.errors) > before:
                     sys.stderr.write(f"\nSieveMQ journal of {self.id()}\n{self.namespace.excerpt()}\n")
-                left = self.namespace.drop()
+                left = self.namespace.drop(CLOSING)
                 if left:
                     warnings.warn(left_open(self.id(), left), ResourceWarning, stacklevel=2)
         if result is not None:  # pytest passes its own item, which reports the test later

@@ -17,6 +17,7 @@ from sievemq_broker.server.watch.counts import queues_in
 from sievemq_broker.users.account import Users
 from sievemq_broker.users.passwords import hash_password
 from sievemq_testing import TestBroker, TestNamespace, watched
+from sievemq_testing.views import ConnectionView
 
 ORDERS = Queue("orders")
 
@@ -84,6 +85,27 @@ def test_a_client_cannot_bring_a_dropped_namespace_back(sievemq_test_broker: Tes
     factory = ConnectionFactory(sievemq_test_broker.namespace("gone-for-good").url)
     factory.create_context().close()  # the test has asked for it
     assert doomed.drop() == []
+
+
+def test_a_namespace_can_wait_for_connections_that_are_being_closed(
+    sievemq_test_broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing = sievemq_test_broker.namespace("closing")
+    client = Thread(target=ConnectionFactory(closing.url).create_context().close)
+    seen: list[int] = []
+    look = TestNamespace._connections
+
+    def look_twice_then_close(namespace: TestNamespace) -> list[ConnectionView]:
+        views = look(namespace)
+        seen.append(len(views))
+        if len(seen) == 2:  # the first look finds that there is something to wait for
+            client.start()
+        return views
+
+    monkeypatch.setattr(TestNamespace, "_connections", look_twice_then_close)
+    assert closing.drop(60) == []
+    assert seen[:2] == [1, 1]
+    client.join(60)
 
 
 def test_clients_of_other_protocols_cannot_bring_a_dropped_namespace_back(sievemq_test_broker: TestBroker) -> None:
