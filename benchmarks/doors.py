@@ -7,6 +7,7 @@ for marks and dropped: MARK is in the body of every message, and the answer to :
 from __future__ import annotations
 
 import json
+import selectors
 import socket
 import struct
 import threading
@@ -51,6 +52,35 @@ class Place(NamedTuple):
     http_port: int
 
 
+class Drain:
+    """Receives what nobody looks at, from all connections on one thread: a thread for each would take the processors
+    from the broker."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._thread: threading.Thread | None = None
+
+    def add(self, door: Door) -> None:
+        self._selector.register(door.sock, selectors.EVENT_READ, door)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, daemon=True)
+            self._thread.start()
+
+    def _work(self) -> None:
+        buffer = bytearray(1 << 20)
+        while True:
+            for key, _ in self._selector.select():
+                door: Door = key.data
+                size = 0
+                with suppress(OSError):
+                    size = door.sock.recv_into(buffer)
+                    door.drained(size)
+                if not size:
+                    self._selector.unregister(key.fileobj)
+                    assert door.emptied is not None
+                    door.emptied.set()
+
+
 class Door:
     """A connection.
 
@@ -71,6 +101,7 @@ class Door:
     ended: ClassVar[bytes] = b""
     #: All that are open.
     open: ClassVar[list[Door]] = []
+    _drain: ClassVar[Drain] = Drain()
 
     def __init__(self, at: Place, namespace: str = "", transacted: bool = False, signed_in: bool = True) -> None:
         self.sock = socket.create_connection(("127.0.0.1", self.port_of(at)), timeout=WAIT_S)
@@ -79,7 +110,8 @@ class Door:
         self.transacted = transacted
         self.asked = self.sent = self.came = 0
         self._last = b""
-        self._drainer: threading.Thread | None = None
+        #: Set once the drain has received everything; None while :meth:`until` reads.
+        self.emptied: threading.Event | None = None
         self.begin()
         if signed_in:
             self.sign_in(namespace)
@@ -164,7 +196,12 @@ class Door:
             self.asked += 1
             request, mark = self.request(_ANSWER + self.asked)
             data += request
-        writer = threading.Thread(target=self._write, args=(self.wrap(data),), daemon=True)
+        data = self.wrap(data)
+        if len(data) < _PIECE:
+            self.sock.sendall(data)
+            self.until(mark, times)
+            return
+        writer = threading.Thread(target=self._write, args=(data,), daemon=True)
         writer.start()
         self.until(mark, times)
         writer.join()
@@ -175,14 +212,8 @@ class Door:
 
     def drain(self) -> None:
         """Receive from now on without a look at it."""
-        self._drainer = threading.Thread(target=self._drain, daemon=True)
-        self._drainer.start()
-
-    def _drain(self) -> None:
-        buffer = bytearray(1 << 20)
-        with suppress(OSError):
-            while size := self.sock.recv_into(buffer):
-                self.drained(size)
+        self.emptied = threading.Event()
+        self._drain.add(self)
 
     def drained(self, size: int) -> None:
         """Bytes were received by the drain."""
@@ -190,8 +221,8 @@ class Door:
     def close(self) -> None:
         with suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
-        if self._drainer is not None:
-            self._drainer.join()
+        if self.emptied is not None:
+            self.emptied.wait()
         self.sock.close()
 
     @classmethod

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import alarm, cores, counted, floods, growth, latency, listening
-from benchmarks.doors import DOORS, MARK, QTY, Door, Place
+from benchmarks import alarm, cores, counted, flood_rows, floods, growth, latency, listening
+from benchmarks.doors import DOORS, MARK, QTY, Door, Place, Sieve, Stomp
 from benchmarks.flood_rows import FLOODS
 from benchmarks.growth import SERIES
 from benchmarks.macro.processes import Role, Server
@@ -392,6 +392,20 @@ def test_every_door_has_the_verbs_of_the_floods(door: type[Door]) -> None:
             assert broker.call(lambda broker: broker.namespace("default").queue("q").depth) == 0
         finally:
             Door.close_all()
+
+
+def test_one_thread_drains_all_connections() -> None:
+    with EmbeddedBroker() as broker:
+        at = Place(broker.port, 0)
+        try:
+            flood_rows.listening(at, Stomp, "topic:t", connections=2)
+            before = threading.active_count()
+            flood_rows.listening(at, Stomp, "topic:t", connections=5)
+            assert threading.active_count() == before
+            client = Sieve(at)
+            client.flood(client.sends("topic:t", 10))
+        finally:
+            Door.close_all()  # returns once all is received
 
 
 @pytest.mark.parametrize("script", ["macro/role.py", "peers/latency.py", *_DRIVERS])
