@@ -22,7 +22,19 @@ def environment(version: str, python: Path) -> Path:
     stamp = folder / ".installed"
     project = ROOT / "pyproject.toml"
     if not stamp.exists() or stamp.stat().st_mtime < project.stat().st_mtime:
-        run([uv(), "venv", "--quiet", "--clear", "--no-python-downloads", "--python", str(python), str(folder)])
+        run(
+            [
+                uv(),
+                "venv",
+                "--quiet",
+                "--seed",
+                "--clear",
+                "--no-python-downloads",
+                "--python",
+                str(python),
+                str(folder),
+            ]
+        )
         run([uv(), "pip", "install", "--quiet", "--python", str(folder), "--editable", f"{ROOT}[dev]"])
         stamp.touch()
     return folder / "bin" / "python"
