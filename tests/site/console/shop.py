@@ -87,8 +87,8 @@ class Shop:
             producer.send(office.create_queue("orders"), order(number))
         for message in self._bodies():
             producer.send(office.create_queue("inventory"), message)
-        producer.set_delivery_delay(3_600_000)
         for number in range(4):
+            producer.set_delivery_delay(3_600_000 + number)  # none is due at the same moment
             reminder = TextMessage(f"Your basket still holds {number + 1} things.")
             reminder.set_jms_type("reminder")
             producer.send(office.create_queue("emails"), reminder)
