@@ -4,7 +4,6 @@ this process, so that readiness, ports, URL and credentials are those of a real 
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import urllib.request
 from pathlib import Path
@@ -12,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from tests.ports import free_port
 
 from sievemq import ConnectionFactory, JMSSecurityException, Queue
 from sievemq_testing import TestBroker
@@ -149,9 +149,3 @@ def test_the_real_image(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ask(*arguments: str) -> bool:
     return subprocess.run(["docker", *arguments], capture_output=True, check=False).returncode == 0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -51,6 +51,7 @@ from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.ports import free_port
 from tests.postgres import USER, Database, Pooler, Server
 
 from sievemq_broker.store.postgres_tables import FORMAT
@@ -71,8 +72,6 @@ UNPOOLED = ("promote", "lose", "forget")
 LEASE, BEAT = 2.0, 0.25
 DEADLINE = 60.0
 AWAY = 3.0
-#: Ports to choose from: below those that Linux, macOS and Windows choose from for connections.
-PORTS = (10_000, 32_000)
 #: Seconds that a client waits for WELCOME, and for anything else: a broker that was stopped answers nothing.
 WELCOME, PATIENCE = 1.0, 15.0
 WRITES = "SELECT max(n) FROM sievemq.written"
@@ -80,20 +79,6 @@ WRITES = "SELECT max(n) FROM sievemq.written"
 SILENT = 503
 #: The exit code of a broker that another one has superseded.
 SUPERSEDED = 75
-
-
-def free_port() -> int:
-    """A port that a broker finds free each time it is started.
-
-    The system gives none of these to a connection as its own.
-    """
-    while True:
-        port = random.randrange(*PORTS)
-        try:
-            with socket.create_server(("127.0.0.1", port)):
-                return port
-        except OSError:
-            continue  # another process listens there
 
 
 class Standby(Server):

@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.ports import free_port
 
-from .test_image import DEADLINE, ROOT, base_image, free_ports, image, pip_arguments
+from .test_image import DEADLINE, ROOT, base_image, image, pip_arguments
 
 __all__ = ["image"]
 
@@ -42,7 +43,7 @@ def compose() -> list[str]:
 
 
 def test_the_tests_of_an_application_find_the_broker(image: str, tmp_path: Path) -> None:
-    command, (port, http_port) = compose(), free_ports()
+    command, (port, http_port) = compose(), (free_port(), free_port())
     (text,) = re.findall(r"^```yaml\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     (tmp_path / "compose.yaml").write_text(text.replace("image: sievemq", f"image: {image}"))
     url, http_url = f"sievemq://broker:{port}", f"http://broker:{http_port}"

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import free_port
 from tests.postgres import Server, binaries
 from tests.site.packaging.test_chart import Rendered, given, needs_helm
 
-from .test_image import docker, free_ports, image
+from .test_image import docker, image
 
 __all__ = ["image"]
 
@@ -51,7 +52,7 @@ def answer(url: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_owners_and_a_spare_run_as_the_chart_says(image: str, tmp_path: Path) -> None:
-    port, _ = free_ports()
+    port = free_port()
     database = Server(listen_addresses="127.0.0.1", port=str(port))
     begun = []
     try:
@@ -64,7 +65,7 @@ def test_owners_and_a_spare_run_as_the_chart_says(image: str, tmp_path: Path) ->
         for container in (*job["initContainers"], *job["containers"]):
             docker("run", "--rm", *options_of(container, user), image, *container["args"])
         tmp_path.chmod(0o755)
-        ports = [free_ports() for _ in range(release.brokers["replicas"])]
+        ports = [(free_port(), free_port()) for _ in range(release.brokers["replicas"])]
         for number, (wire, http) in enumerate(ports):
             environment = release.environment(number, tmp_path)
             environment |= {"SIEVEMQ_PORT": str(wire), "SIEVEMQ_HTTP_PORT": str(http)}

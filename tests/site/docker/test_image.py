@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import free_port
 
 from sievemq import ConnectionFactory, JMSRuntimeException, JMSSecurityRuntimeException
 
@@ -78,18 +78,11 @@ def image() -> str:
     return IMAGE
 
 
-def free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as two:
-        one.bind(("127.0.0.1", 0))
-        two.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], two.getsockname()[1]
-
-
 class Container:
     """A running broker, locked down as far as an engine can."""
 
     def __init__(self, image: str, *options: str, command: tuple[str, ...] = ()) -> None:
-        self.port, self.http_port = free_ports()
+        self.port, self.http_port = free_port(), free_port()
         begin = time.monotonic()
         self.id = docker(
             "run", "--detach", "--network", "host", "--read-only", "--cap-drop", "ALL",
@@ -226,7 +219,7 @@ def test_healthy_on_the_ports_that_the_command_names(
     image: str, options: tuple[str, ...], more: tuple[str, ...]
 ) -> None:
     """The environment names other ports, on which nothing listens."""
-    port, http_port = free_ports()
+    port, http_port = free_port(), free_port()
     running = Container(image, *options, command=("broker", "--port", str(port), "--http-port", str(http_port), *more))
     try:
         assert running.execute("sievemq", "healthcheck") == "ready"

@@ -16,11 +16,12 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.ports import free_port
 
 from sievemq import ConnectionFactory
 
 from .test_beside_tests import compose
-from .test_image import ROOT, base_image, docker, free_ports, image, pip_arguments
+from .test_image import ROOT, base_image, docker, image, pip_arguments
 
 __all__ = ["image"]
 
@@ -74,7 +75,7 @@ class Pair:
     def __init__(self, folder: Path, image: str, database: str) -> None:
         self._command = compose()
         self._folder = folder
-        ports = [free_ports(), free_ports()]
+        ports = [(free_port(), free_port()) for _ in range(2)]
         self.ports = [port for port, _ in ports]
         self._http = {f"broker-{number}": port for number, (_, port) in enumerate(ports, 1)}
         text = re.sub(r"(?m)^ +build:\n( +)context.*\n\1dockerfile.*\n", "", TEXT)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.ports import free_port
 from tests.postgres import Server
 
 TEXT = (Path(__file__).parents[3] / "docs/high-availability.md").read_text(encoding="utf-8")
@@ -51,9 +51,3 @@ def run_commands(
         ["timeout", str(seconds), "bash", "-uo", "pipefail", "-c", text],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds + 20, check=False,
     )  # fmt: skip
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
