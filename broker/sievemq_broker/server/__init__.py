@@ -2,7 +2,7 @@
 
 - process: `sievemq broker` from start to end; puts server and management port together
 - server: a broker on a running loop
-- net: listener, links, turns of the loop, timers
+- net: listener, links, turns of the loop, timers, ticks
 - durability: nothing is confirmed before it is on disk
 - credentials: passwords, throttling, the users file (accounts themselves: sievemq_broker.users)
 - watch: memory, limits, slow consumers, counts

@@ -32,6 +32,7 @@ from sievemq_broker.server.live_settings import LiveSettings, values_of
 from sievemq_broker.server.net.large_frames import share_of
 from sievemq_broker.server.net.link import Choose, Connect, Connection, Link, Links, ShardPort
 from sievemq_broker.server.net.listener import Acceptor, ClientPorts, ListenError, make_tls_context
+from sievemq_broker.server.net.ticks import Ticks
 from sievemq_broker.server.net.turn import Timers, Turn
 from sievemq_broker.server.shard import RELEASE_SECONDS, Shard
 from sievemq_broker.server.watch.attention import Attention, Key, Whole
@@ -136,7 +137,6 @@ class Server:
         )
         self._acceptors: list[Acceptor] = []
         self._hurry = asyncio.Event()
-        self._looks: list[Callable[[], bool]] = []
         self._when_serving: list[Callable[[], None]] = []
         self._announced = 0
         #: Awaited when the clients are gone and before the sockets close, in this order.
@@ -218,7 +218,8 @@ class Server:
         loop = asyncio.get_running_loop()
         settings, shard = self.settings, self.shard
         look = partial(shard.broker.scheduler.share_turn, self._look)
-        self.timers = Timers(loop, self.clock, [shard.broker], self.links, look)
+        self.timers = Timers(loop, self.clock, [shard.broker])
+        self.ticks = Ticks(loop, self.clock, self.links, look)
         if self.candidates is not None:
             if settings.shards:
                 (any_of_them, *_) = self.candidates.followed.values()
@@ -267,7 +268,8 @@ class Server:
         for port, protocols in self._ports.open:
             link = self._links_of(protocols)
             self._acceptors.append(Acceptor(port.socket, link, self._ports.tls, settings.handshake_seconds))
-        self.timers.start(self.turn.mark, self.turn.worked)
+        self.timers.start(self.turn.worked)
+        self.ticks.start(self.turn.mark, self.turn.worked)
         self.clock.follow(self._clock_jumped, shard.services.drifted)
         self._watch_users(loop)
         self.phase = Phase.READY
@@ -341,7 +343,7 @@ class Server:
         self.audit.look()
         self.shard.look()
         self.attention.look()
-        self._looks = [look for look in self._looks if look()]
+        self.ticks.look()
 
     def _whole(self) -> Whole:
         """What the rules of attention look at beside destinations and clients."""
@@ -385,10 +387,6 @@ class Server:
             self.is_asked_for = True
             log.info("store.hands_over", note="a follower has asked for the shard (--handover)")
             self._hand_over()
-
-    def at_each_tick(self, look: Callable[[], bool]) -> None:
-        """Call this at each tick, until it returns False."""
-        self._looks.append(look)
 
     def _store_failed(self, error: Exception) -> None:
         """Nothing can be stored any more: serve no client."""
@@ -663,6 +661,7 @@ class Server:
                 self.shard.services.end()
             await self._close_links(FAREWELL_SECONDS if drain_seconds > 0 else SHORT_FAREWELL_SECONDS)
             self.timers.stop()
+            self.ticks.stop()
             self.shard.broker.finish(self.clock.now())
         for stop in self.on_stop:
             await stop()

@@ -117,6 +117,45 @@ class StandingClock(Clock):
         return self.time
 
 
+class Handle:
+    def __init__(self, when: float, callback: Callable[[], None]) -> None:
+        self.when, self.callback, self.cancelled = when, callback, False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeLoop:
+    """Only as much of a loop as timers use; nothing happens by itself."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.handles: list[Handle] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Handle:
+        self.handles.append(handle := Handle(when, callback))
+        return handle
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Handle:
+        return self.call_at(self.now + delay, callback)
+
+    def call_soon(self, callback: Callable[..., None], *arguments: object) -> Handle:
+        return self.call_at(self.now, lambda: callback(*arguments))
+
+    def armed(self) -> list[float]:
+        return [round(handle.when - self.now, 6) for handle in self.handles if not handle.cancelled]
+
+    def fire(self) -> None:
+        """The next timer's time comes."""
+        handle = min((h for h in self.handles if not h.cancelled), key=lambda h: h.when)
+        self.handles.remove(handle)
+        self.now = max(self.now, handle.when)
+        handle.callback()
+
+
 @pytest.fixture
 def clock() -> StandingClock:
     return StandingClock()

@@ -319,7 +319,7 @@ async def _until(server: Server, holds: Callable[[Server], bool]) -> None:
             done.set_result(None)
         return not done.done()
 
-    server.at_each_tick(look)
+    server.ticks.at_each_round(look)
     await done
 
 

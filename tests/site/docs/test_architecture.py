@@ -99,7 +99,7 @@ def entered() -> dict[str, list[str]]:
         for limit in ("TURN_SECONDS", "PIECE_SECONDS"):
             patch.setattr(turn, limit, DEADLINE)  # a busy machine is no reason to put anything off
         # The tick of every quarter of a second looks at memory, heartbeats and slow consumers: not the message's way.
-        broker.call(lambda _: broker.server.timers.stop())
+        broker.call(lambda _: broker.server.ticks.stop())
         factory = ConnectionFactory(broker.url)
         with factory.create_connection() as sends, factory.create_connection() as receives:
             receives.start()

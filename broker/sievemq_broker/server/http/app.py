@@ -100,7 +100,7 @@ def _admit(server: Server, path: str) -> None:
 
 def liveness(server: Server) -> dict[str, object]:
     """Any answer shows that the loop runs; its recent lateness is a hint."""
-    return {"status": "ok", "loop_lag_seconds": round(server.timers.lag.last, 6)}
+    return {"status": "ok", "loop_lag_seconds": round(server.ticks.lag.last, 6)}
 
 
 def role_of(server: Server) -> dict[str, object]:

@@ -452,7 +452,7 @@ class BrokerCollector(Collector):
     def _histograms(self) -> Iterator[Metric]:
         server = self._server
         lag = "How late the broker's loop was."
-        yield _histogram("sievemq_event_loop_lag_seconds", lag, server.timers.lag)
+        yield _histogram("sievemq_event_loop_lag_seconds", lag, server.ticks.lag)
         selectors = (
             "What it took to find all selectors that match a message; some messages of each destination are timed."
         )

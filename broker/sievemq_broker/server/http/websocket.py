@@ -85,7 +85,7 @@ async def open_websocket(request: Request, server: Server) -> Response | None:
     if identity.user is not None:  # CONNECT need not name it again
         websocket.link.connection.peer.entitle(identity)
     if signed_in is not None:
-        server.at_each_tick(websocket.look)
+        server.ticks.at_each_round(websocket.look)
     if data:
         websocket.data_received(data)
     return None

@@ -20,7 +20,7 @@ import asyncio
 import os
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -46,18 +46,8 @@ TURN_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
 #: Turns whose durations go into the histogram together: there may be 20,000 in a second.
 TURNS_AT_ONCE = 256
 
-#: Seconds between ticks, and the minimum if a connection requests more: the shortest heartbeat is 100 ms.
-TICK_SECONDS = 0.25
-_SHORTEST_TICK_SECONDS = 0.02
-
-#: Links that are ticked in a turn: a millisecond or two, and as much again if a heartbeat is due at all of them.
-TICKED_AT_ONCE = 100
-
 #: The longest the timer is armed for: the machine's clock can be set meanwhile, so a deadline is checked again.
 _LONGEST_MS = 60_000
-
-#: Seconds; bounds of the histogram of the loop's lag.
-LAG_BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 #: Yields the processor; where that is impossible there is no polling.
 _give_way = getattr(os, "sched_yield", None)
@@ -71,7 +61,9 @@ class _Connected(Protocol):
     def peer(self) -> Peer: ...
 
 
-class _Writer(Protocol):
+class Writer(Protocol):
+    """A link."""
+
     @property
     def connection(self) -> _Connected: ...
 
@@ -86,32 +78,6 @@ class _Late(Protocol):
     def catch_up(self) -> None: ...
 
 
-class _Ticking(_Connected, Protocol):
-    """A connection."""
-
-    @property
-    def has_data(self) -> bool: ...
-
-    @property
-    def closing(self) -> bool: ...
-
-    def tick(self, now: int) -> int | None: ...
-
-
-class _Ticked(_Writer, Protocol):
-    """A link."""
-
-    @property
-    def connection(self) -> _Ticking: ...
-
-    def fail(self, error: Exception) -> None: ...
-
-
-class _Links(Protocol):
-    @property
-    def open(self) -> Collection[_Ticked]: ...
-
-
 class Domain(Protocol):
     """What has deadlines and pending work: the broker of a shard."""
 
@@ -123,58 +89,36 @@ class Domain(Protocol):
 
 
 class Timers:
-    """Calls the domains when a deadline is due, and ticks the connections.
+    """Calls the domains when a deadline is due.
 
     Args:
         clock: the broker's time.
         domains: of all shards.
     """
 
-    __slots__ = (
-        "_armed", "_armed_for", "_clock", "_domains", "_links", "_loop", "_mark", "_next_tick", "_on_tick", "_ticker",
-        "_worked", "lag",
-    )  # fmt: skip
+    __slots__ = ("_armed", "_armed_for", "_clock", "_domains", "_loop", "_worked")
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        domains: Sequence[Domain],
-        links: _Links,
-        on_tick: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, domains: Sequence[Domain]) -> None:
         self._loop = loop
         self._clock = clock
         self._domains = domains
-        self._links = links
-        self._mark: Callable[[_Writer], None] = lambda link: None
         self._worked = self.rearm
-        self._on_tick = on_tick
         self._armed: asyncio.TimerHandle | None = None
         self._armed_for = 0
-        self._ticker: asyncio.Handle | None = None
-        self._next_tick = 0.0
-        #: How late ticks were.
-        self.lag = Histogram(LAG_BOUNDS)
 
-    def start(self, mark: Callable[[_Writer], None], worked: Callable[[], None] | None = None) -> None:
-        """Begin to tick.
+    def start(self, worked: Callable[[], None]) -> None:
+        """Be in turns from now on.
 
         Args:
-            mark: ends the turn for a link that may have output.
             worked: a deadline has come or work goes on, even if no link has output: ends the turn, which calls
-                :meth:`rearm`, and what was done may be written to disk. Without it, nothing else is in a turn.
+                :meth:`rearm`, and what was done may be written to disk. Before this, nothing else is in a turn.
         """
-        self._mark = mark
-        self._worked = worked or self.rearm
-        self._next_tick = self._loop.time() + TICK_SECONDS
-        self._ticker = self._loop.call_at(self._next_tick, self._tick)
+        self._worked = worked
 
     def stop(self) -> None:
-        for handle in (self._armed, self._ticker):
-            if handle is not None:
-                handle.cancel()
-        self._armed = self._ticker = None
+        if self._armed is not None:
+            self._armed.cancel()
+            self._armed = None
 
     def rearm(self) -> None:
         """Do a slice of what is due or pending, and see to it that the rest and the next deadline come in time."""
@@ -221,40 +165,6 @@ class Timers:
         self._armed = None
         self._worked()
 
-    def _tick(self) -> None:
-        self.lag.observe(max(0.0, self._loop.time() - self._next_tick))
-        self._tick_links(tuple(self._links.open), 0, TICK_SECONDS)
-
-    def _tick_links(self, links: Sequence[_Ticked], first: int, wait: float) -> None:
-        """Tick the links from this number on, some in each turn, and after the last of them arm the next tick.
-
-        Args:
-            links: those that were open when the tick began.
-            first: number of the first one that is left.
-            wait: seconds until the next tick, as far as is known.
-        """
-        now, still_open = self._clock.now(), self._links.open
-        for link in links[first : first + TICKED_AT_ONCE]:
-            if link not in still_open:
-                continue
-            connection = link.connection
-            try:
-                deadline = connection.tick(now)
-            except Exception as error:
-                link.fail(error)
-                continue
-            if deadline is not None and deadline - now < wait * 1000:
-                wait = max((deadline - now) / 1000, _SHORTEST_TICK_SECONDS)
-            if connection.has_data or connection.closing:
-                self._mark(link)
-        if first + TICKED_AT_ONCE < len(links):
-            self._ticker = self._loop.call_soon(self._tick_links, links, first + TICKED_AT_ONCE, wait)
-            return
-        self._next_tick = self._loop.time() + wait
-        self._ticker = self._loop.call_at(self._next_tick, self._tick)
-        self._on_tick()
-        self._worked()  # its tasks have had a slice in this turn, and continue in the next one
-
 
 class Turn:
     """Collects links that have output, and ends each turn once.
@@ -284,8 +194,8 @@ class Turn:
         self._ended = 0.0
         self._looks = False
         #: Connections with input that were not written since; and others with output, the next one first.
-        self._fed: dict[_Writer, None] = {}
-        self._dirty: OrderedDict[_Writer, None] = OrderedDict()
+        self._fed: dict[Writer, None] = {}
+        self._dirty: OrderedDict[Writer, None] = OrderedDict()
         self._scheduled = False
         self._handle: asyncio.Handle | None = None
         self._began = self._until = 0.0
@@ -363,7 +273,7 @@ class Turn:
             if self._catching_up:
                 self._loop.call_soon(self._catch_up)
 
-    def fed(self, link: _Writer) -> None:
+    def fed(self, link: Writer) -> None:
         """`link` has sent commands: it is flushed at the end of this turn, before links that only have output, so that
         requests are answered beside a thousand busy subscribers, also by one of them."""
         commits = link.commits
@@ -374,7 +284,7 @@ class Turn:
         if not self._scheduled:
             self._schedule(time.monotonic())
 
-    def mark(self, link: _Writer) -> None:
+    def mark(self, link: Writer) -> None:
         """`link` has output: it is flushed at the end of this turn, or as soon as there is time."""
         commits = link.commits
         if commits is not None:
