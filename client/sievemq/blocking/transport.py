@@ -7,7 +7,8 @@ One lock guards the engine, reading, and the order of writes. The I/O thread rea
 - a send on an idle connection is written by its caller at once. While sends follow each other faster than writes do,
   they are gathered for a millisecond, to at most 64 KiB (:class:`~sievemq._engine.Pace`). So are those that
   other threads queue during a write;
-- what then remains, the I/O thread writes within about a millisecond; acknowledgements within about five.
+- what then remains, the I/O thread writes within about a millisecond; acknowledgements and closed consumers within
+  about five.
 
 While something remains, and for a while after, the I/O thread looks every few milliseconds; otherwise it sleeps until
 the socket or :meth:`Transport.nudge` wakes it. So a busy sender pays for a wake-up once in many messages.
@@ -626,8 +627,10 @@ class Transport:
         self.write()
 
     def flush_later(self) -> None:
-        """Something was queued that no call waits for. The lock is not held."""
-        self.queued()
+        """A command was queued that no call waits for: see that it is written within a few milliseconds. Not at once,
+        since most often a request follows, to be written with it. The lock is not held."""
+        if self.asleep:
+            self.nudge()
 
     def flush(self) -> None:
         """Take the lock and write."""

@@ -90,9 +90,13 @@ def test_tls_client_certificate(certificates: Path) -> None:
 
 
 class Peer:
-    """The broker's end of one connection, which reads only on request."""
+    """The broker's end of one connection, which reads only on request.
 
-    def __init__(self) -> None:
+    Args:
+        io_thread: the client's end has one.
+    """
+
+    def __init__(self, *, io_thread: bool = True) -> None:
         ours, self._socket = socket.socketpair()
         self._socket.settimeout(SOON / 1000)
         self.wire = WireConnection("broker")
@@ -103,7 +107,8 @@ class Peer:
         self.wire.send(Command.WELCOME, 1, "test", "i", "c1", 0, {}, {})
         handshake.receive_data(self.wire.data_to_send())
         self.engine.welcomed(handshake)
-        self.transport.start()
+        if io_thread:
+            self.transport.start()
 
     def say(self, *command: object) -> None:
         self.wire.send(*command)
@@ -119,7 +124,7 @@ class Peer:
         return commands
 
     def close(self) -> None:
-        self.transport.close()
+        self.transport.discard()
         self._socket.close()
 
 
@@ -254,6 +259,26 @@ def test_an_acknowledgement_alone_waits_for_a_reply_to_leave_with(
         transport._pace.due = transport._pace.written = 0.0
         transport.nudge()
     assert bool(flushed) is written
+
+
+@pytest.mark.parametrize("due", [-math.inf, math.inf])
+def test_the_close_of_a_consumer_is_written_with_the_next_request(due: float) -> None:
+    """Whether a send would be written at once or wake the I/O thread: a consumer for each receive costs one write."""
+    peer = Peer(io_thread=False)
+    transport, engine = peer.transport, peer.engine
+    try:
+        transport.rests, transport._pace.due = True, due
+        with transport.lock:
+            engine.outbox.append((Command.CLOSE_CONSUMER, 0, 1, 0))
+        transport.flush_later()
+        assert engine.outbox.queue
+        assert transport.rests  # the thread was not woken
+        with transport.lock:
+            engine.ping()
+            transport.write()
+        assert [command[0] for command in peer.read()] == [Command.CLOSE_CONSUMER, Command.PING]
+    finally:
+        peer.close()
 
 
 def test_an_answer_is_written_at_once(peer: Peer) -> None:
