@@ -21,7 +21,7 @@ from benchmarks import alarm, cores, counted, flood_rows, floods, growth, latenc
 from benchmarks.doors import DOORS, MARK, QTY, Door, Place, Sieve, Stomp
 from benchmarks.flood_rows import FLOODS
 from benchmarks.growth import SERIES
-from benchmarks.macro.processes import Role, Server
+from benchmarks.macro.processes import ROLE, Role, Server
 from benchmarks.peers import fetch, latency_page, run
 from benchmarks.peers import latency as beside
 from benchmarks.peers.catalogue import OURS, PEERS, java_command
@@ -93,6 +93,13 @@ def test_a_result_that_cannot_be_read_is_an_error_at_once() -> None:
             part.wait_result(3_600)
     finally:
         part.stop()
+
+
+def test_a_part_is_ready_after_its_first_full_collection() -> None:
+    """Otherwise it comes at some time in what is measured, and decides the p99."""
+    program = f"import gc, runpy; runpy.run_path({str(ROLE)!r})['Stage']().ready(); print(gc.get_stats()[2])"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert said.startswith("READY\n{'collections': 1")
 
 
 @pytest.mark.parametrize(
