@@ -927,7 +927,7 @@ class Queue(Source):
             turns = self._turns[view] = Turns(view)
         turns.add(consumer)
         self.consumers.append(consumer)
-        self._set_paths()
+        self._find_sole()
         groups = turns.groups
         if (
             groups is not None and not groups.learnt and not self.standstill.shut
@@ -949,7 +949,7 @@ class Queue(Source):
         if view is not self.main and not turns.consumers:
             self.backlog.close_view(view)
             del self._turns[view]
-        self._set_paths()
+        self._find_sole()
 
     def part_with(self, consumer: Consumer, now: int) -> None:
         """A removed consumer has returned everything it had to return: release its groups, and expect no more answers
@@ -996,23 +996,25 @@ class Queue(Source):
 
     def add_tap(self, tap: Copier) -> None:
         self.taps = (*self.taps, tap)
-        self._set_paths()
+        self._count_fan_out()
 
     def remove_tap(self, tap: Copier) -> None:
         self.taps = tuple(each for each in self.taps if each is not tap)
-        self._set_paths()
+        self._count_fan_out()
 
     def observe(self, observer: Observer) -> None:
         """Add an observer of the outcome of messages, behind the present ones."""
         self.observers = (*self.observers, observer)
-        self._set_paths()
+        self._count_fan_out()
 
     def unobserve(self, observer: Observer) -> None:
         self.observers = tuple(each for each in self.observers if each is not observer)
-        self._set_paths()
+        self._count_fan_out()
 
-    def _set_paths(self) -> None:
+    def _count_fan_out(self) -> None:
         self.fan_out = 1 + OBSERVER * len(self.observers) + sum([tap.effort for tap in self.taps])
+
+    def _find_sole(self) -> None:
         alone = len(self.consumers) == 1 and not self.backlog.views and not self.standstill.shut
         self._sole = self.consumers[0] if alone else None
 
@@ -1104,11 +1106,11 @@ class Queue(Source):
     def pause(self) -> None:
         """Stop deliveries. Messages in flight stay with their consumers, and producers can still send."""
         self.standstill.pause(True)
-        self._set_paths()
+        self._find_sole()
 
     def unpause(self, now: int) -> None:
         self.standstill.pause(False)
-        self._set_paths()
+        self._find_sole()
         budget = SERVED
         for turns in list(self._turns.values()):
             budget = self._serve(turns, now, budget)
@@ -1130,7 +1132,7 @@ class Queue(Source):
 
     def _stop(self) -> None:
         self._recall.hold()
-        self._set_paths()
+        self._find_sole()
 
     def release(self, now: int) -> None:
         """The task is over: deliver what waits."""
@@ -1138,7 +1140,7 @@ class Queue(Source):
         self._go_on(now)
 
     def _go_on(self, now: int) -> None:
-        self._set_paths()
+        self._find_sole()
         if not self.standstill.held:
             self._recall.release()
             budget = SERVED
