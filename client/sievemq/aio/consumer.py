@@ -227,11 +227,8 @@ class MessageConsumer(Closing):
         engine, control, transport = self._engine, self._control, self._transport
         with transport.lock:
             control.delivery.set_listener(engine, None)
-        completion = transport.call(lambda: control.engine.close_consumer(engine))
         try:
-            if completion.done:
-                transport.flush_later()
-            await transport.end(lambda: completion, until)
+            await transport.end(lambda: control.engine.close_consumer(engine), until)
         except JMSException:
             if control.engine.outbox.failure is None:
                 raise

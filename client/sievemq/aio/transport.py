@@ -442,8 +442,8 @@ class Transport(asyncio.Protocol):
         return self.loop.time() + share * self.engine.options.close_timeout / 1000.0
 
     async def end(self, request: Callable[[], Completion[Any]], until: float) -> bool:
-        """Send a request that closes something, and wait for its answer: until then, and no longer than there is a
-        connection.
+        """Send a request that closes something, and wait for its answer if it has one: until then, and no longer than
+        there is a connection.
 
         Args:
             request: makes it.
@@ -456,7 +456,9 @@ class Transport(asyncio.Protocol):
             JMSException: what the broker answered.
         """
         completion = self.call(request)
-        if not completion.done:
+        if completion.done:
+            self.flush_later()
+        else:
             await self.wait_until(self.engine.until_lost(completion), until)
         if completion.done:
             completion.result()

@@ -540,8 +540,8 @@ class Transport:
         return self.call(lambda: self._engine.until_lost(completion))
 
     def end(self, request: Callable[[], Completion[Any]], until: float) -> bool:
-        """Send a request that closes something, and wait for its answer: until then, and no longer than there is a
-        connection.
+        """Send a request that closes something, and wait for its answer if it has one: until then, and no longer than
+        there is a connection.
 
         Args:
             until: by the monotonic clock.
@@ -553,7 +553,9 @@ class Transport:
             JMSException: what the broker answered.
         """
         completion = self.call(request)
-        if not completion.done:
+        if completion.done:
+            self.flush_later()
+        else:
             self.wait_until(self.until_lost(completion), until)
         if completion.done:
             completion.result()
