@@ -97,6 +97,7 @@ class EngineConsumer:
         "credit", "done", "failed_behind", "gone", "handed", "handed_then", "id", "lone", "of_queue", "opened",
         "refused", "selection", "session", "stops", "taken", "terms", "unsettled", "waker",
     )  # fmt: skip
+    opened: Completion[Any]
 
     def __init__(
         self,
@@ -118,7 +119,6 @@ class EngineConsumer:
         self.selection = selection
         self.of_queue = isinstance(selection.destination, Queue)
         self.lone = not self.of_queue and not selection.shared
-        self.opened: Completion[Any] = Completion()
         self.buffer: deque[CommandTuple] = deque()
         self.waker: Callable[[], None] | None = None
         self.stops = STOPPED

@@ -28,6 +28,10 @@ DUPS_OK_ACKNOWLEDGE: Final = SessionMode.DUPS_OK_ACKNOWLEDGE
 #: Requests of a session that its thread of control waits for.
 _ENDING: Final = frozenset({Command.COMMIT, Command.ROLLBACK, Command.RECOVER, Command.STAGE})
 
+#: The answer where no request is needed.
+_NOTHING_TO_DO: Final[Completion[Any]] = Completion()
+_NOTHING_TO_DO.succeed(None)
+
 
 def no_hook() -> None:
     """The default until a front sets `acknowledge_hook`."""
@@ -197,14 +201,14 @@ class EngineSession:
         self._forget_consumer(consumer)
         outbox = self.outbox
         if consumer.gone is not None or outbox.ended:
-            return _nothing_to_do()
+            return _NOTHING_TO_DO
         outbox.requests.end_wants((consumer.id,))
         if consumer.of_queue and consumer.holds_nothing:
             # Nothing goes back to a queue, and the time does not matter: no answer is requested. What ends with the
             # consumer of a topic, its subscription, others may ask about at once.
             outbox.pack_acknowledgements()
             outbox.append((Command.CLOSE_CONSUMER, 0, consumer.id, consumer.handed))
-            return _nothing_to_do()
+            return _NOTHING_TO_DO
         consumer.buffer.clear()
         return outbox.request(Command.CLOSE_CONSUMER, consumer.id, consumer.handed)
 
@@ -274,7 +278,7 @@ class EngineSession:
         """
         self.check_open()
         if self.mode != CLIENT_ACKNOWLEDGE:
-            return _nothing_to_do()
+            return _NOTHING_TO_DO
         if self._is_broken:
             self._returned = False  # messages received since then stay unacknowledged
             for consumer in self.consumers.values():
@@ -288,7 +292,7 @@ class EngineSession:
             )
         pairs = self.handed()
         if not pairs:
-            return _nothing_to_do()
+            return _NOTHING_TO_DO
         outcome = self.outcomes.expect(listed=waits)
         self.outbox.request(Command.ACKNOWLEDGE_ALL, self.id, pairs, answer=outcome)
         self._all_done()
@@ -308,7 +312,7 @@ class EngineSession:
         if self.transacted:
             raise IllegalStateException("recover() is for sessions that are not transacted: use rollback()")
         if self.acknowledges_itself and not self._consumed and all(c.done == c.handed for c in self.consumers.values()):
-            return _nothing_to_do()  # ACK-10: everything is acknowledged; buffered messages just follow
+            return _NOTHING_TO_DO  # ACK-10: everything is acknowledged; buffered messages just follow
         return self._take_back(Command.RECOVER, failure=failure)
 
     def begin(self, verb: str) -> None:
@@ -568,7 +572,7 @@ class EngineSession:
         self.mark_closed()
         if self.outbox.ended:
             self._forget(self)
-            return _nothing_to_do()
+            return _NOTHING_TO_DO
         completion = self.outbox.request(Command.CLOSE_SESSION, self.id, self.handed())
         self.outbox.requests.end_wants(self.consumers)
         for consumer in tuple(self.consumers.values()):
@@ -584,9 +588,3 @@ class EngineSession:
 
         completion.add_callback(closed)
         return completion
-
-
-def _nothing_to_do() -> Completion[Any]:
-    completion: Completion[Any] = Completion()
-    completion.succeed(None)
-    return completion
