@@ -100,8 +100,8 @@ class Source(Protocol):
     def hold(self) -> None:
         """Deliver nothing until :meth:`release`."""
 
-    def release(self, now: int) -> None:
-        """Deliver again."""
+    def release(self, now: int) -> int:
+        """Deliver again. Returns what that took, in messages."""
 
     def unmark(self, held: list[Held], now: int) -> None:
         """Undo the counts of messages that came back although no application had seen them (D-32)."""

@@ -477,12 +477,14 @@ class Publishing:
         for queue in tuple(self._held):
             if budget.spent:
                 now = yield
-            waiting = queue.depth
             try:
-                queue.show(now)
+                budget.spend(1 + queue.show(now, budget.left))
+                while queue.standstill.unserved:
+                    if budget.spent:
+                        now = yield
+                    budget.spend(queue.go_on(now, budget.left))
             except Exception as error:  # the other queues must be served even so
                 self.error = error
-            budget.spend(1 + max(0, waiting - queue.depth))
         self._held = {}
 
     def _end(self, now: int) -> None:

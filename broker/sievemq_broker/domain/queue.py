@@ -43,9 +43,9 @@ from sievemq_core.message.envelope import DELIVERY_TIME, Envelope
 #: Waiting messages that are offered to a consumer's port together: the port may take only some of them.
 ROW: Final = 512
 
-#: Messages that are delivered in one turn; the rest is pending work. That takes three milliseconds if each message is
-#: examined; ROW_SHARE messages of a row take as long as one of those.
-SERVED: Final = 1_000
+#: Messages that are delivered at once; the rest is pending work. ROW_SHARE messages of a row take as long as one that
+#: is examined, unless observers record each.
+SERVED: Final = TURN
 ROW_SHARE: Final = 8
 
 #: The cost of an observer, in units of the cost of placing a message.
@@ -486,7 +486,7 @@ class Queue(Source):
                 self._arrive([entry], asked=True)
             unmatched.end_first()
         if not unmatched.entries:
-            self.release(now)
+            done += self.release(now, max(0, budget - done))
         return done
 
     def _wait(self, entry: Entry, matched: list[View] | tuple[()]) -> None:
@@ -558,8 +558,9 @@ class Queue(Source):
                 return 0
         while view.mask or view.heap:  # otherwise it is empty
             single = turns.single if budget > 0 else None
-            if single is not None and (row := view.row(min(single.credit, ROW), now)):
-                budget -= 1 + self._hand_row(view, single, row) // ROW_SHARE
+            if single is not None and (row := view.row(min(single.credit, ROW, budget), now)):
+                taken = self._hand_row(view, single, row)
+                budget -= 1 + (taken if self.observers else taken // ROW_SHARE)
                 continue
             if (entry := view.first()) is None or (consumer := turns.next()) is None:
                 break
@@ -1081,15 +1082,14 @@ class Queue(Source):
     def _work(self, now: int, budget: Budget) -> None:
         if self._unmatched.entries:
             budget.spend(self._ask(budget.left, now))
-        if self.standstill.take_up():
-            self.release(now)
-            budget.spend(SERVED)
+        if budget.left > 0:
+            budget.spend(self.go_on(now, budget.left))
         while budget.left > 0 and (scanned := self.backlog.scan(budget.left)) is not None:
             view, finished, cost = scanned
             budget.spend(cost)
             turns = self._turns.get(view)
             if turns is not None:
-                self._serve(turns, now)
+                budget.spend(SERVED - self._serve(turns, now))
                 if finished:
                     self._recall.scanned(turns, now)
         if budget.left > 0 and self._recall.searching:
@@ -1120,10 +1120,18 @@ class Queue(Source):
         self.standstill.hide(self.sequence)
         self._stop()
 
-    def show(self, now: int) -> None:
-        """The batch is complete: deliver it."""
+    def show(self, now: int, budget: int = SERVED) -> int:
+        """The batch is complete: deliver it.
+
+        Args:
+            now: ms epoch.
+            budget: messages to deliver at once; the rest is pending work.
+
+        Returns:
+            What was spent of the budget.
+        """
         self.standstill.show()
-        self._go_on(now)
+        return self._deliver(now, budget)
 
     def hold(self) -> None:
         """Deliver nothing while a task changes what waits; a WANT waits for the answer meanwhile."""
@@ -1134,21 +1142,26 @@ class Queue(Source):
         self._recall.hold()
         self._find_sole()
 
-    def release(self, now: int) -> None:
-        """The task is over: deliver what waits."""
+    def release(self, now: int, budget: int = SERVED) -> int:
+        """The task is over: deliver what waits. Arguments and result are those of :meth:`show`."""
         self.standstill.release()
-        self._go_on(now)
+        return self._deliver(now, budget)
 
-    def _go_on(self, now: int) -> None:
+    def go_on(self, now: int, budget: int) -> int:
+        """Deliver what there was no time for. Arguments and result are those of :meth:`show`; 0 if that is nothing."""
+        return 1 + self.release(now, budget) if self.standstill.take_up() else 0
+
+    def _deliver(self, now: int, budget: int) -> int:
         self._find_sole()
+        left = budget
         if not self.standstill.held:
             self._recall.release()
-            budget = SERVED
             for turns in sorted(self._turns.values(), key=_has_no_waiting):
-                budget = self._serve(turns, now, budget)
+                left = self._serve(turns, now, left)
                 if self.standstill.held:
                     break
                 self._recall.scanned(turns, now)
+        return budget - left
 
     def take_out(self, entry: Entry) -> bool:
         """Remove a waiting or scheduled entry from its place. False if it is not there."""

@@ -16,6 +16,7 @@ from sievemq_broker.domain.broker import Broker
 from sievemq_broker.domain.journal import Journal
 from sievemq_broker.domain.management import Choice
 from sievemq_broker.domain.policy import DomainSettings
+from sievemq_broker.domain.work import TURN
 from sievemq_core.errors import ErrorCode
 from sievemq_core.message.envelope import BODY, Envelope
 from sievemq_core.wire.commands import Command
@@ -118,6 +119,24 @@ def test_subscribers_are_served_in_slices_and_later_sends_follow(world: World) -
     assert most <= 2 * LARGE + 20
     for consumer in consumers:
         assert consumer.all() == [*names("m"), "behind"]
+
+
+def test_two_consumers_get_a_large_batch_in_slices_before_it_is_answered(world: World) -> None:
+    sender, reader = world.client(), world.client()
+    session = reader.session(AUTO)
+    consumers = [reader.consumer(session, credit=1_000) for _ in range(2)]
+    _, request = committing(sender, *names("m", 3 * TURN))
+    most = got = 0
+    while sender.answer_to(request) is None:
+        turn(world, TURN)
+        before, got = got, sum(len(consumer.deliveries) for consumer in consumers)
+        most = max(most, got - before)
+    assert got == 3 * TURN
+    assert most <= TURN
+    assert world.broker.scheduler.overrun <= 2
+    for consumer in consumers:
+        numbers = [int(name[1:]) for name in consumer.all()]
+        assert numbers == sorted(numbers)
 
 
 def test_a_tap_reports_the_commit_when_it_is_complete(world: World) -> None:
