@@ -14,12 +14,13 @@ import typer
 
 from sievemq import BytesMessage, DeliveryMode, JMSException, Session, Topic
 from sievemq.blocking import Connection, MessageConsumer, MessageProducer
-from sievemq.cli.broker_access import DEFAULT_URL, UrlOption, UserOption, connect, destination_of, failures, warned
+from sievemq.cli.broker_access import connect, failures, warned
 from sievemq.cli.completing import queues
 from sievemq.cli.exits import INTERRUPTED, NOT_FOUND, USAGE
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.actions import JsonOption
 from sievemq.cli.measuring import Load, Meter, print_result
+from sievemq.cli.options import DEFAULT_URL, UrlOption, UserOption, destination_of
 from sievemq.cli.outgoing import NonPersistentOption, PropertiesOption
 from sievemq.cli.values import parse_duration, parse_property
 from sievemq.destinations import Destination

@@ -1,21 +1,19 @@
-"""Options, connections and errors that the commands with a broker share."""
+"""Connections of the commands, and errors of the SDK as exit codes."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from sievemq.advice import SieveMQWarning
 from sievemq.blocking import Connection, ConnectionFactory, QueueBrowser
-from sievemq.cli.completing import queues
 from sievemq.cli.contexts import credentials, missing_password
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.cli.show import harmless
-from sievemq.destinations import Destination, parse_destination
 from sievemq.exceptions import (
     InvalidDestinationException,
     InvalidSelectorException,
@@ -23,32 +21,7 @@ from sievemq.exceptions import (
     JMSException,
     JMSSecurityException,
 )
-from sievemq_core.message.destination import misspelt_kind
 from sievemq_core.output import complain
-
-UrlOption = Annotated[
-    str,
-    typer.Option("--url", "-u", envvar="SIEVEMQ_URL", help="The broker.", show_envvar=True),
-]
-UserOption = Annotated[
-    str | None,
-    typer.Option(
-        "--user",
-        envvar="SIEVEMQ_USER",
-        show_envvar=True,
-        help="User name; the password comes from SIEVEMQ_PASSWORD or the context.",
-    ),
-]
-SelectorOption = Annotated[
-    str | None, typer.Option("--selector", "-s", help="Only messages for which this condition is true.")
-]
-DestinationArgument = Annotated[
-    str,
-    typer.Argument(metavar="DEST", help="queue:NAME, topic:NAME, or NAME of a queue.", autocompletion=queues),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
-
-DEFAULT_URL = "sievemq://127.0.0.1:7672"
 
 
 def connect(url: str, user: str | None) -> Connection:
@@ -59,22 +32,6 @@ def connect(url: str, user: str | None) -> Connection:
     connection = ConnectionFactory(url, application="sievemq-cli", **patience).create_connection(user, password)
     connection.set_exception_listener(lambda error: None)  # the calls raise it
     return connection
-
-
-def destination_of(text: str) -> Destination:
-    """The destination that an argument names; a name that is not allowed ends the command.
-
-    A bare name with a colon is refused, since ``tpoic:prices`` is probably a mistake; ``queue:tpoic:prices`` is not.
-    """
-    misspelt = misspelt_kind(text)
-    if misspelt is not None:
-        complain(f"sievemq: {harmless(misspelt)}")
-        raise typer.Exit(USAGE)
-    try:
-        return parse_destination(text)
-    except InvalidDestinationException as error:
-        complain(f"sievemq: {error}")
-        raise typer.Exit(USAGE) from None
 
 
 def missing(browser: QueueBrowser) -> str | None:

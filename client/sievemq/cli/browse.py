@@ -10,21 +10,18 @@ from typing import Annotated
 import typer
 
 from sievemq import Message, Queue
-from sievemq.cli.broker_access import (
+from sievemq.cli.broker_access import connect, failures, missing, warned
+from sievemq.cli.exits import NOT_FOUND, USAGE
+from sievemq.cli.follow import arriving
+from sievemq.cli.options import (
     DEFAULT_URL,
     DestinationArgument,
     JsonOption,
     SelectorOption,
     UrlOption,
     UserOption,
-    connect,
     destination_of,
-    failures,
-    missing,
-    warned,
 )
-from sievemq.cli.exits import NOT_FOUND, USAGE
-from sievemq.cli.follow import arriving
 from sievemq.cli.show import harmless, print_message
 from sievemq_core.output import complain
 

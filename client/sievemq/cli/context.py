@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 import typer
 
 from sievemq._management import DEFAULT_HTTP_PORT
-from sievemq.cli.broker_access import JsonOption
 from sievemq.cli.contexts import (
     Contexts,
     SavedContext,
@@ -24,6 +23,7 @@ from sievemq.cli.contexts import (
 from sievemq.cli.exits import FAILED, USAGE
 from sievemq.cli.manage.output import Columns, print_rows
 from sievemq.cli.management_url import split_http
+from sievemq.cli.options import JsonOption
 from sievemq.exceptions import InvalidURLException
 from sievemq.url import BrokerURL, parse_url
 from sievemq_core.harmless import harmless

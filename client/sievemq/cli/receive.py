@@ -11,20 +11,17 @@ import typer
 from sievemq import JMSException, JMSSecurityException, Message, Queue, Session, TemporaryQueue, Topic
 from sievemq.advice import SieveMQWarning
 from sievemq.blocking import Session as OpenSession
-from sievemq.cli.broker_access import (
+from sievemq.cli.broker_access import connect, failures, missing, warned
+from sievemq.cli.exits import FAILED, NOT_FOUND
+from sievemq.cli.options import (
     DEFAULT_URL,
     DestinationArgument,
     JsonOption,
     SelectorOption,
     UrlOption,
     UserOption,
-    connect,
     destination_of,
-    failures,
-    missing,
-    warned,
 )
-from sievemq.cli.exits import FAILED, NOT_FOUND
 from sievemq.cli.show import harmless, print_message
 from sievemq.cli.values import parse_duration
 from sievemq.destinations import Destination

@@ -8,18 +8,10 @@ from typing import Annotated
 import typer
 
 from sievemq import Session
-from sievemq.cli.broker_access import (
-    DEFAULT_URL,
-    DestinationArgument,
-    JsonOption,
-    UrlOption,
-    UserOption,
-    connect,
-    destination_of,
-    failures,
-)
+from sievemq.cli.broker_access import connect, failures
 from sievemq.cli.exits import NOT_FOUND
 from sievemq.cli.grouping import grouped
+from sievemq.cli.options import DEFAULT_URL, DestinationArgument, JsonOption, UrlOption, UserOption, destination_of
 from sievemq.cli.outgoing import Outgoing
 from sievemq.cli.send import Reporter
 from sievemq.cli.show import print_message

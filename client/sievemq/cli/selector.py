@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from sievemq import Message, Selector
-from sievemq.cli.broker_access import JsonOption, failures
+from sievemq.cli.broker_access import failures
 from sievemq.cli.exits import REFUSED, USAGE
+from sievemq.cli.options import JsonOption
 from sievemq.cli.show import json_line
 from sievemq.cli.values import parse_property, typed_value
 from sievemq.exceptions import JMSException

@@ -9,17 +9,9 @@ import typer
 
 from sievemq import JMSException, Session
 from sievemq.blocking import Session as OpenSession
-from sievemq.cli.broker_access import (
-    DEFAULT_URL,
-    DestinationArgument,
-    JsonOption,
-    UrlOption,
-    UserOption,
-    connect,
-    destination_of,
-    failures,
-)
+from sievemq.cli.broker_access import connect, failures
 from sievemq.cli.grouping import grouped
+from sievemq.cli.options import DEFAULT_URL, DestinationArgument, JsonOption, UrlOption, UserOption, destination_of
 from sievemq.cli.outgoing import Outgoing
 from sievemq.cli.show import harmless
 from sievemq.cli.values import parse_duration

@@ -16,19 +16,10 @@ from rich.progress import Progress
 
 from sievemq import DeliveryMode, Queue, Session
 from sievemq.blocking import MessageProducer
-from sievemq.cli.broker_access import (
-    DEFAULT_URL,
-    SelectorOption,
-    UrlOption,
-    UserOption,
-    connect,
-    destination_of,
-    failures,
-    missing,
-    warned,
-)
+from sievemq.cli.broker_access import connect, failures, missing, warned
 from sievemq.cli.completing import queues
 from sievemq.cli.exits import FAILED, NOT_FOUND, USAGE
+from sievemq.cli.options import DEFAULT_URL, SelectorOption, UrlOption, UserOption, destination_of
 from sievemq.cli.send import Reporter, commit
 from sievemq.cli.show import as_json, harmless
 from sievemq.destinations import Destination

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from sievemq.cli.broker_access import DEFAULT_URL, UrlOption, UserOption
+from sievemq.cli.options import DEFAULT_URL, UrlOption, UserOption
 from sievemq_spark.cli.shown import print_json, print_tables
 from sievemq_spark.errors import PipelineError
 from sievemq_spark.files import check_writable

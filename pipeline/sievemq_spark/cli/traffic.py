@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sievemq import Connection
-from sievemq.cli.broker_access import SelectorOption
+from sievemq.cli.options import SelectorOption
 from sievemq.cli.values import parse_property
 from sievemq_core.counted import counted
 from sievemq_core.output import report

@@ -53,12 +53,20 @@ def test_an_option_before_its_command_is_explained(sievemq: Sievemq) -> None:
     assert "--url is an option of the commands, and follows the command: sievemq send --url" in outcome.err
 
 
-@pytest.mark.parametrize(("words", "loaded"), [(["version"], []), (["demo", "flights", "--help"], ["sievemq_testing"])])
+@pytest.mark.parametrize(
+    ("words", "loaded"),
+    [
+        (["version"], []),
+        (["queue", "ls", "--help"], []),  # it asks the management API
+        (["send", "--help"], ["sievemq.blocking"]),
+        (["demo", "flights", "--help"], ["sievemq_testing"]),
+    ],
+)
 def test_only_the_command_that_is_called_is_loaded(words: list[str], loaded: list[str]) -> None:
     program = (
         f"import sys; from sievemq.cli import run; code = run({words});"
-        "print(code, sorted({name.split('.')[0] for name in sys.modules} &"
-        " {'sievemq_broker', 'sievemq_testing', 'starlette', 'uvicorn', 'prometheus_client'}))"
+        "print(code, sorted(set(sys.modules) &"
+        " {'sievemq.blocking', 'sievemq_broker', 'sievemq_testing', 'starlette', 'uvicorn', 'prometheus_client'}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == f"0 {loaded}"

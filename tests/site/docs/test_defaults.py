@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from sievemq.cli.broker_access import DEFAULT_URL
 from sievemq.cli.management_url import DEFAULT_HTTP
+from sievemq.cli.options import DEFAULT_URL
 from sievemq.url import options_as_rows
 from sievemq_broker.config import Settings
 from sievemq_broker.domain.policy import DestinationPolicy, NamespacePolicy

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Final, NamedTuple, NoReturn, Self
 import typer
 
 from sievemq._management import Management, ManagementError, place
-from sievemq.cli.broker_access import UserOption, destination_of
 from sievemq.cli.completing import queues
 from sievemq.cli.contexts import credentials, missing_password
 from sievemq.cli.exits import FAILED, NOT_FOUND, REFUSED, USAGE
 from sievemq.cli.management_url import DEFAULT_HTTP, split_http, tls_of
+from sievemq.cli.options import UserOption, destination_of
 from sievemq.cli.show import harmless
 from sievemq_core.output import complain
 

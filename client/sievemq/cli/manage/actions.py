@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from sievemq._management import TIMEOUT
-from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.exits import FAILED
 from sievemq.cli.manage.access import PIECE, Api
+from sievemq.cli.options import SelectorOption
 from sievemq.cli.show import harmless
 from sievemq_core.counted import counted
 from sievemq_core.output import complain, report, show

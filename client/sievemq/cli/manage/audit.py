@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from sievemq.cli.broker_access import JsonOption as LinesOption
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import MostOption, Port
 from sievemq.cli.manage.output import Columns, moment, print_rows
+from sievemq.cli.options import JsonOption as LinesOption
 
 _COLUMNS: Columns = {
     "time (UTC)": lambda row: moment(row["time"]),

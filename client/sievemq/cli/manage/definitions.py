@@ -10,11 +10,11 @@ from typing import Annotated, Any, Final, NoReturn
 import tomli_w
 import typer
 
-from sievemq.cli.broker_access import JsonOption as LinesOption
 from sievemq.cli.exits import FAILED, REFUSED, USAGE
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Port
 from sievemq.cli.manage.actions import JsonOption, YesOption, confirm
+from sievemq.cli.options import JsonOption as LinesOption
 from sievemq.cli.show import harmless, json_line
 from sievemq_core.counted import counted
 from sievemq_core.output import complain, report, show, write

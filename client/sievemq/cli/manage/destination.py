@@ -6,14 +6,14 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from sievemq.cli.broker_access import JsonOption as LinesOption
-from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.completing import topics
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import MostOption, Place, QueueArgument, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, LimitOption, act, remove
 from sievemq.cli.manage.attention import marks
 from sievemq.cli.manage.output import Columns, number, print_one, print_rows, rate, share, span, yes
+from sievemq.cli.options import JsonOption as LinesOption
+from sievemq.cli.options import SelectorOption
 from sievemq_core.output import report
 
 queue = typer.Typer(help="Queues: ls, info, consumers, create, pause, resume, purge, delete.", no_args_is_help=True)

@@ -7,13 +7,13 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from sievemq.cli.broker_access import JsonOption as LinesOption
 from sievemq.cli.completing import queues
 from sievemq.cli.exits import NOT_FOUND
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, act
 from sievemq.cli.manage.output import Columns, number, period, print_rows
+from sievemq.cli.options import JsonOption as LinesOption
 from sievemq_core.message.dead_letters import ORIGIN
 from sievemq_core.output import complain
 

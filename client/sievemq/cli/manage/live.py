@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 import typer
 
-from sievemq.cli.broker_access import JsonOption as LinesOption
 from sievemq.cli.exits import REFUSED, USAGE
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Port, address_of
 from sievemq.cli.manage.actions import JsonOption
 from sievemq.cli.manage.output import Columns, moment, print_one, print_rows
+from sievemq.cli.options import JsonOption as LinesOption
 from sievemq.cli.show import harmless, json_line
 from sievemq_core.output import complain, report, show
 

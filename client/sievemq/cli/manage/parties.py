@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 import typer
 
-from sievemq.cli.broker_access import JsonOption as LinesOption
 from sievemq.cli.completing import queues
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, MostOption, Place, Port, address_of
@@ -15,6 +14,7 @@ from sievemq.cli.manage.actions import Care, YesOption, confirm, remove
 from sievemq.cli.manage.attention import marks
 from sievemq.cli.manage.destination import CONSUMERS
 from sievemq.cli.manage.output import Columns, number, print_rows, share, span, yes
+from sievemq.cli.options import JsonOption as LinesOption
 from sievemq_core.output import report
 
 namespace = typer.Typer(help="Namespaces: ls, create, delete.", no_args_is_help=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from sievemq.cli.broker_access import JsonOption as LinesOption
-from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import MostOption, Place, QueueArgument, address_of
 from sievemq.cli.manage.actions import Care, Chosen, JsonOption, act
 from sievemq.cli.manage.output import Columns, moment, number, print_rows
+from sievemq.cli.options import JsonOption as LinesOption
+from sievemq.cli.options import SelectorOption
 
 schedule = typer.Typer(help="Scheduled messages: ls, cancel.", no_args_is_help=True)
 

@@ -7,12 +7,12 @@ from urllib.parse import quote, urlsplit
 
 import typer
 
-from sievemq.cli.broker_access import JsonOption as LinesOption
 from sievemq.cli.exits import USAGE
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Port
 from sievemq.cli.manage.output import Columns, number, print_rows
 from sievemq.cli.management_url import split_http
+from sievemq.cli.options import JsonOption as LinesOption
 from sievemq.cli.show import harmless
 from sievemq_core.output import complain, report
 

@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 import typer
 
-from sievemq.cli.broker_access import JsonOption as LinesOption
-from sievemq.cli.broker_access import SelectorOption
 from sievemq.cli.completing import queues
 from sievemq.cli.grouping import grouped
 from sievemq.cli.manage.access import Api, Place, address_of
 from sievemq.cli.manage.actions import Care, JsonOption, remove
 from sievemq.cli.manage.output import Columns, moment, number, print_one, print_rows, span, yes
+from sievemq.cli.options import JsonOption as LinesOption
+from sievemq.cli.options import SelectorOption
 from sievemq.cli.values import parse_duration
 from sievemq_core.counted import counted
 from sievemq_core.output import report
