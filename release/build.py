@@ -99,7 +99,9 @@ class Builder:
         def one(version: str) -> Path:
             self._build("--wheel", sdist, out / version, str(pythons[version]), self._compiling)
             (made,) = (out / version).glob("*.whl")
-            return made.rename(out / made.name)
+            moved = made.rename(out / made.name)
+            (out / version).rmdir()
+            return moved
 
         with ThreadPoolExecutor(max_workers=2) as pool:
             return list(pool.map(one, pythons))

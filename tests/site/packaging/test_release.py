@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from release import interpreters, notes
-from release.build import differences, sums
+from release.build import Builder, differences, sums
 from release.install import PROMISES
 
 from sievemq import ConnectionFactory
@@ -128,6 +128,18 @@ def test_files_that_differ_or_are_missing_are_named(tmp_path: Path) -> None:
             (tmp_path / folder / name).write_text(text)
     assert differences(tmp_path / "one", tmp_path / "two") == ["b.x", "c.x"]
     assert [line.split()[1] for line in sums(tmp_path / "one").splitlines()] == ["a.x", "b.x", "c.x"]
+
+
+def test_the_compiled_wheels_of_two_builds_can_be_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(builder: Builder, kind: str, source: Path, out: Path, python: str, environment: dict[str, str]) -> None:
+        out.mkdir(parents=True)
+        (out / f"for-{out.name}.whl").write_text(python)
+
+    monkeypatch.setattr(Builder, "_build", make)
+    pythons = {"3.12": Path("/one"), "3.13": Path("/two")}
+    made = [Builder(0).compiled(tmp_path, tmp_path / folder, pythons) for folder in ("first", "again")]
+    assert made[0] == [tmp_path / "first" / "for-3.12.whl", tmp_path / "first" / "for-3.13.whl"]
+    assert differences(tmp_path / "first", tmp_path / "again") == []
 
 
 # -- workflows --------------------------------------------------------------------------------------------------------
