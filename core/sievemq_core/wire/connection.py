@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import sys
 from enum import Enum
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from sievemq_core.errors import ErrorCode, ProtocolError, SieveError
 from sievemq_core.limits import (
@@ -221,8 +221,8 @@ class WireConnection:
 
     __slots__ = (
         "_decoder", "_delivered_to", "_frames", "_gathered", "_gathered_room", "_gathered_tag", "_gathers",
-        "_max_frame", "_plain", "_received", "_row", "_spoke", "interval_in", "interval_out", "out", "payloads", "peer",
-        "pending_bytes", "role", "state",
+        "_max_frame", "_plain", "_received", "_rest", "_row", "_spoke", "interval_in", "interval_out", "out",
+        "payloads", "peer", "pending_bytes", "role", "state",
     )  # fmt: skip
 
     def __init__(self, role: Role, max_frame: int = MAX_FRAME_BYTES) -> None:
@@ -236,8 +236,9 @@ class WireConnection:
         else:  # before WELCOME a peer sends small frames only
             self._frames = FrameReader(min(max_frame, HANDSHAKE_FRAME_BYTES))
             self._decoder = Decoder(0, HANDSHAKE_VALUES)
-        #: Frames that have come and are not decoded yet.
+        #: Frames that have come and are not decoded yet, or not all of the first one: its values that are left.
         self.payloads: list[Payload] = []
+        self._rest: list[Any] = []
         self._plain = _PLAIN[State.HELLO, self.peer]
         self._row = _ROW[State.HELLO, self.peer]
         #: Packed commands that wait; the same list for life. Code that appends here adds to `pending_bytes` as well.
@@ -263,17 +264,21 @@ class WireConnection:
 
         Args:
             data: bytes from the peer, cut anywhere.
-            enough: commands after which no other frame is begun; :meth:`receive_more` continues with it.
+            enough: commands after which no other frame is begun, and no other command of a frame is examined that has
+                to be examined one by one; :meth:`receive_more` continues there.
 
         Raises:
             ProtocolError: the peer broke the protocol. The state is CLOSED; commands of the same call are dropped,
-                those of frames before were returned by earlier calls.
+                those before were returned by earlier calls.
         """
         self._received = True
         try:
             payloads = self._frames.feed(data)
             if len(payloads) == 1 and not self.payloads:
-                return self._decode(payloads[0])
+                commands = self._decode(payloads[0], enough)
+                if self._rest:
+                    self.payloads += payloads
+                return commands
         except ProtocolError:
             self._enter(State.CLOSED)
             raise
@@ -289,16 +294,19 @@ class WireConnection:
             for payload in payloads:
                 if len(commands) >= enough:
                     break
+                room = enough - len(commands)
+                commands += self._examine_some(self._rest, room) if self._rest else self._decode(payload, room)
+                if self._rest:
+                    break
                 taken += 1
-                commands += self._decode(payload)
         except ProtocolError:
             self._enter(State.CLOSED)
             raise
         del payloads[:taken]
         return commands
 
-    def _decode(self, payload: Payload) -> list[CommandTuple]:
-        """The commands of one frame."""
+    def _decode(self, payload: Payload, enough: int) -> list[CommandTuple]:
+        """The commands of one frame, or its first ones."""
         values = self._decoder.unpack(payload)
         number, in_row = self._row
         try:
@@ -315,10 +323,18 @@ class WireConnection:
                 return values
         except (LookupError, TypeError):
             pass
+        return self._examine_some(values, enough)
+
+    def _examine_some(self, values: list[Any], most: int) -> list[CommandTuple]:
+        if len(values) > most:
+            self._rest, values = values[most:], values[:most]
+        elif self._rest:
+            self._rest = []
         return [self._examine(value) for value in values]
 
     def drop_input(self) -> None:
         self.payloads.clear()
+        self._rest = []
         self._frames.drop()
 
     def _examine(self, value: object) -> CommandTuple:
@@ -518,6 +534,7 @@ class WireConnection:
     def _enter(self, state: State) -> None:
         if state is State.CLOSED:
             self.payloads.clear()
+            self._rest = []
         self.state = state
         self._plain = _PLAIN[state, self.peer]
         self._row = _ROW[state, self.peer]

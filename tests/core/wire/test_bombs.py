@@ -270,3 +270,28 @@ def test_frames_that_wait_are_dropped_with_the_connection() -> None:
     assert wire.payloads
     refused(wire, frame(b"\xc1"))
     assert not wire.payloads
+
+
+def test_a_frame_whose_commands_are_examined_one_by_one_is_interrupted() -> None:
+    wire = end("broker", State.OPEN)
+    opened = [(Command.OPEN_SESSION, n, n, 1, 0) for n in range(1, 31)]
+    data = frame(b"".join([pack(command[:4]) for command in opened]))  # without a field of later versions
+    assert wire.receive_data(data, 10) == opened[:10]
+    assert (len(wire.payloads), wire.unfinished) == (1, len(data) - 4)
+    assert wire.receive_data(data, 15) == opened[10:25]
+    assert (len(wire.payloads), wire.unfinished) == (2, 2 * len(data) - 8)
+    assert wire.receive_more(15) == opened[25:] + opened[:10]
+    assert (len(wire.payloads), wire.unfinished) == (1, len(data) - 4)
+    assert wire.receive_more(100) == opened[10:]
+    assert (wire.payloads, wire.unfinished) == ([], 0)
+
+
+def test_a_faulty_command_behind_an_interruption_ends_the_connection() -> None:
+    wire = end("broker", State.OPEN)
+    opened = [(Command.OPEN_SESSION, n, n, 1, 0) for n in range(1, 6)]
+    data = frame(b"".join([*map(pack, opened), pack((Command.OPEN_SESSION, "six", 6, 1)), *map(pack, opened)]))
+    assert wire.receive_data(data, 4) == opened[:4]
+    with pytest.raises(ProtocolError):
+        wire.receive_more(4)
+    assert wire.state is State.CLOSED
+    assert wire.receive_more() == []

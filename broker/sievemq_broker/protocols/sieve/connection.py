@@ -29,9 +29,9 @@ from sievemq_core.wire.codec import DELIVERIES_HEAD, CommandTuple, pack_page, pa
 from sievemq_core.wire.commands import Command
 from sievemq_core.wire.connection import WireConnection
 
-#: Commands that are decoded at a time, in addition to one frame's: input is decoded while it is carried out, so that a
-#: read of tiny frames does not take longer than a turn allows.
-BATCH = 1_024
+#: Commands that are decoded at a time, in addition to those of one frame that need no examination: input is decoded
+#: while it is carried out, so that a read does not take longer than a turn allows.
+BATCH = 256
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # the test kit's is one
