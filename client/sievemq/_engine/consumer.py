@@ -82,7 +82,8 @@ class EngineConsumer:
         credit: what the broker may send. When `taken` reaches its mark, :meth:`top_up` is due, under the lock.
         session: id of its session.
         of_queue: its destination is a queue.
-        lone: no other consumer can hold a message that it waits for: it is alone on its subscription.
+        lone: no other consumer can hold a message that it waits for: it is alone on its subscription or its temporary
+            queue.
         gone: the reason why the broker closed this consumer; None if it did not.
         arrived: tag of the last message that has arrived.
         base: tags of the present connection begin behind this one; those of lost connections are not above it.
@@ -301,9 +302,9 @@ class EngineConsumer:
         """A caller begins to wait because the buffer is empty: grant credit.
 
         Returns:
-            True if :meth:`want` should follow at once, for there is no credit. False if it may follow a little later,
-            :data:`PATIENCE`, and only if nothing has come by then: most often what is waited for is on its way, and a
-            WANT would cost both ends more than the message.
+            True if :meth:`want` should follow at once, for there is no credit, or not for a lone consumer. False if it
+            may follow a little later, :data:`PATIENCE`, and only if nothing has come by then: most often what is waited
+            for is on its way, and a WANT would cost both ends more than the message. A lone consumer needs none then.
         """
         credit, taken = self.credit, self.taken
         # Half a window was taken without waiting: messages arrive as fast as the window allows.
@@ -314,7 +315,7 @@ class EngineConsumer:
         if credit.size - expected >= credit.half and (taken or expected <= 0):
             self.top_up()
             expected = credit.granted - taken - credit.released
-        return expected <= 0
+        return expected <= 0 or (self.lone and credit.received() >= credit.used_up_at)
 
     def rests(self) -> bool:
         """A listener has taken all there was, or it had expired: grant the credit that is due.
@@ -435,6 +436,12 @@ class EngineConsumer:
         """Without prefetch a listener gets one message at a time."""
         if self.credit.size == 0:
             self.credit.set(1)
+
+    def set_lone(self, lone: bool) -> None:
+        """Another consumer of its temporary queue has come or gone. If one has come, a caller that waits sends WANT."""
+        self.lone = lone
+        if not lone:
+            self.wake()
 
     def waits(self, waker: Callable[[], None] | None) -> None:
         """Set a callback for the waiting caller, called once when there may be something to do; None removes it."""

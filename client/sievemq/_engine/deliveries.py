@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sievemq._engine.consumer import EngineConsumer
+from sievemq.destinations import TemporaryQueue
 
 #: The most closed consumers whose last acknowledgement is remembered.
 _MAX_CLOSED: Final = 1_000
@@ -30,7 +31,10 @@ class Deliveries:
         last_id: of the last consumer.
     """
 
-    __slots__ = ("average_bytes", "closed", "consumers", "last_id", "next_id", "received_bytes", "routes", "started")
+    __slots__ = (
+        "_temporary", "average_bytes", "closed", "consumers", "last_id", "next_id", "received_bytes", "routes",
+        "started",
+    )  # fmt: skip
 
     def __init__(self, average_bytes: Callable[[], int], received_bytes: Callable[[], int]) -> None:
         self.average_bytes = average_bytes
@@ -41,6 +45,8 @@ class Deliveries:
         self.closed: dict[int, tuple[int, int]] = {}
         self.next_id: Callable[[], int] = itertools.count(1).__next__
         self.last_id = 0
+        #: The consumers of temporary queues, by address: those of the connection are all that there are (TMP-03).
+        self._temporary: dict[str, list[EngineConsumer]] = {}
 
     def flow(self, started: bool) -> None:
         self.started = started
@@ -48,6 +54,11 @@ class Deliveries:
     def begin(self, consumer: EngineConsumer) -> None:
         self.last_id = consumer.id
         self.consumers[consumer.id] = self.routes[consumer.id] = consumer
+        if isinstance(consumer.selection.destination, TemporaryQueue):
+            sharing = self._temporary.setdefault(consumer.selection.address, [])
+            sharing.append(consumer)
+            for each in sharing:
+                each.set_lone(len(sharing) == 1)
 
     def forget(self, consumer: EngineConsumer) -> None:
         if consumer.acknowledges_itself and consumer.done:
@@ -56,6 +67,16 @@ class Deliveries:
                 del self.closed[next(iter(self.closed))]
         self.consumers.pop(consumer.id, None)
         self.routes.pop(consumer.id, None)
+        if isinstance(consumer.selection.destination, TemporaryQueue):
+            self._leave_temporary(consumer)
+
+    def _leave_temporary(self, consumer: EngineConsumer) -> None:
+        address = consumer.selection.address
+        left = [each for each in self._temporary.pop(address, ()) if each is not consumer]
+        if left:
+            self._temporary[address] = left
+        if len(left) == 1:
+            left[0].set_lone(True)
 
     def ignore(self, consumer: EngineConsumer) -> None:
         """Drop what arrives for a consumer until :meth:`stop_ignoring`."""

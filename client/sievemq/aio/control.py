@@ -116,7 +116,7 @@ class Control:
                     return message
                 if expired or (future is not None and limit.left(loop.time()) <= 0.0):
                     break
-                patient = patient and not consumer.stops and not consumer.expect() and not consumer.lone
+                patient = patient and not consumer.stops and not consumer.expect()
                 if not patient:
                     consumer.want()
                 urgent = outbox.urgent
@@ -126,7 +126,7 @@ class Control:
                     transport.look()
                 future = loop.create_future()
                 consumer.waits(partial(wake, future))
-                if patient:
+                if patient and not consumer.lone:
                     timer = loop.call_later(PATIENCE, wake, future)
                 elif timeout:
                     timer = loop.call_later(limit.left(loop.time()), wake, future, True)

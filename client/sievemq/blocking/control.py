@@ -139,7 +139,7 @@ class Control:
                             left = limit.left(time.monotonic())
                             if left <= 0.0:
                                 break
-                            patient = patient and not consumer.stops and not consumer.expect() and not consumer.lone
+                            patient = patient and not consumer.stops and not consumer.expect()
                             if not patient:
                                 consumer.want()
                             self._waiting = True
@@ -151,7 +151,7 @@ class Control:
                         return message
                 taking = False
                 # A limit far beyond what the platform can wait for is as good as none.
-                seconds = PATIENCE if patient else -1.0 if not timeout else min(left, 1e6)
+                seconds = PATIENCE if patient and not consumer.lone else -1.0 if not timeout else min(left, 1e6)
                 transport.lead.wait(woken, seconds)
                 patient = False
                 with transport.lock:

@@ -55,6 +55,25 @@ async def test_cancelled_in_the_turn_in_which_the_message_arrives(linked: Connec
     assert [text(await consumer.receive(SOON)) for _ in range(2)] == ["one", "two"]
 
 
+async def test_d_23_a_receive_sends_want_once_its_temporary_queue_has_another_consumer(
+    linked: Connection, broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before that no other buffer can hold a message for it, however long it waits."""
+    monkeypatch.setattr("sievemq.aio.control.PATIENCE", 0.0)
+    session = await linked.create_session()
+    replies = await session.create_temporary_queue()
+    consumer = await session.create_consumer(replies)
+    task = asyncio.create_task(consumer.receive())
+    await until(lambda: consumer._engine.waker is not None)
+    for _ in range(5):  # round trips
+        await session.create_temporary_queue()
+    assert not broker.count(Command.WANT)
+    await session.create_consumer(replies)
+    await broker.until(Command.WANT)
+    broker.deliver("one")
+    assert text(await task) == "one"
+
+
 async def test_wait_for_is_safe_too(consumer: MessageConsumer, producer: MessageProducer) -> None:
     for _ in range(5):
         with pytest.raises(TimeoutError):

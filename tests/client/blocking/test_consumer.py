@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from _thread import LockType
 
 import pytest
 
@@ -17,6 +18,8 @@ from sievemq import (
     Session,
     TextMessage,
 )
+from sievemq._engine import PATIENCE
+from sievemq.blocking.transport import Lead
 
 from .conftest import Connect
 from .helpers import SOON, Background, Collector, nothing_left, receive_text, text, texts, wait_until_receiving
@@ -163,6 +166,26 @@ def test_mco_14_a_waiting_receive_recalls_messages_held_by_others(
         if len(received) == 4:
             break
     assert received == ["1", "2", "3", "4"]
+
+
+def test_d_23_a_receive_alone_on_a_temporary_queue_waits_for_nothing_but_its_message(
+    connect: Connect, session: Session, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other buffer can hold it: there is no WANT to send after a moment, as there is on any other queue."""
+    sending, waits, waited = connect().create_session(), Lead.wait, []
+
+    def wait(lead: Lead, woken: LockType, seconds: float) -> bool:
+        waited.append(seconds)
+        producer.send(TextMessage("1"), delivery_mode=DeliveryMode.NON_PERSISTENT)
+        return waits(lead, woken, seconds)
+
+    for destination, first in ((session.create_temporary_queue(), -1.0), (queue, PATIENCE)):
+        waited.clear()
+        consumer, producer = session.create_consumer(destination), sending.create_producer(destination)
+        with monkeypatch.context() as patch:
+            patch.setattr(Lead, "wait", wait)
+            assert consumer.receive() is not None
+        assert waited[0] == first
 
 
 def test_d_25_an_acknowledgement_leaves_by_itself(connect: Connect, queue: Queue) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sievemq import InvalidSelectorException, Queue, TextMessage, Topic
+from sievemq import InvalidSelectorException, Queue, TemporaryQueue, TextMessage, Topic
 from sievemq._engine import EngineConsumer, EngineOptions, EngineProducer
 from sievemq._engine.credit import FIRST_WINDOW, MAX_WINDOW, WINDOW_BYTES, Credit
 from sievemq.destinations import Destination
@@ -174,6 +174,25 @@ def test_d_23_a_single_consumer_recalls_nothing(destination: Destination, more: 
     assert [command[0] for command in broker.heard()] == [Command.WANT] * asks
     assert consumer.want(answered=True) is not None  # MCO-05: that one is answered when everything is there
     assert [command[0] for command in broker.heard()] == [Command.WANT]
+
+
+def test_d_23_only_several_consumers_of_a_temporary_queue_recall_from_each_other() -> None:
+    broker, replies, woken = with_prefetch(10), TemporaryQueue("c1.1"), []
+    session = broker.session()
+    first = broker.consumer(session, replies)
+    first.waits(lambda: woken.append(first))
+    broker.consumer(session, TemporaryQueue("c1.2"))
+    first.want()
+    assert (first.lone, woken, broker.heard()) == (True, [], [])
+    second = broker.consumer(broker.session(), replies)
+    assert woken == [first]  # to send WANT
+    for consumer in (first, second):
+        consumer.want()
+        assert [command[0] for command in broker.heard()] == [Command.WANT]
+    third = broker.consumer(session, replies)
+    for closed, lone in ((first, False), (second, True)):
+        broker.engine.sessions[closed.session].close_consumer(closed)
+        assert third.lone is lone
 
 
 def test_prefetch_0_fetches_from_a_topic_too() -> None:
