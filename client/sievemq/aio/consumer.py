@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Self, TypeVar, overload
 
-from sievemq._engine import EngineConsumer
+from sievemq._engine import Completion, EngineConsumer
 from sievemq._front import Receipt, Wanted, as_kind, check_timeout, message_callback
 from sievemq.aio.closing import Closing
 from sievemq.aio.control import Control
@@ -224,14 +224,15 @@ class MessageConsumer(Closing):
             raise
 
     async def _close(self, until: float) -> None:
-        engine, control, transport = self._engine, self._control, self._transport
-        with transport.lock:
-            control.delivery.set_listener(engine, None)
         try:
-            await transport.end(lambda: control.engine.close_consumer(engine), until)
+            await self._transport.end(self._leave, until)
         except JMSException:
-            if control.engine.outbox.failure is None:
+            if self._control.engine.outbox.failure is None:
                 raise
+
+    def _leave(self) -> Completion[Any]:
+        self._control.delivery.set_listener(self._engine, None)
+        return self._control.engine.close_consumer(self._engine)
 
 
 class _Messages(AsyncIterator[M]):

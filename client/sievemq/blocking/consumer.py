@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
-from sievemq._engine import EngineConsumer
+from sievemq._engine import Completion, EngineConsumer
 from sievemq._front import Receipt, Wanted, as_kind, check_timeout, message_callback
 from sievemq.blocking.closing import Closing
 from sievemq.blocking.control import Control
@@ -220,14 +220,15 @@ class MessageConsumer(Closing):
             raise
 
     def _close(self, until: float) -> None:
-        engine, control, transport = self._engine, self._control, self._transport
-        with transport.lock:
-            control.delivery.set_listener(engine, None)
         try:
-            transport.end(lambda: control.engine.close_consumer(engine), until)
+            self._transport.end(self._leave, until)
         except JMSException:
-            if control.engine.outbox.failure is None:
+            if self._control.engine.outbox.failure is None:
                 raise
+
+    def _leave(self) -> Completion[Any]:
+        self._control.delivery.set_listener(self._engine, None)
+        return self._control.engine.close_consumer(self._engine)
 
 
 class _Messages(Iterator[M]):
