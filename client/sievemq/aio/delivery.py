@@ -6,8 +6,9 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import CoroutineType
 from typing import Any, Final
 
 from sievemq._engine import SHUT, Completion, EngineConsumer, EngineSession
@@ -58,7 +59,8 @@ class Delivery:
         # Consumers that may have messages. Each is here at most once: its waker puts it in and is then gone.
         self._ready: deque[EngineConsumer] = deque()
         self._hungry: set[EngineConsumer] = set()
-        self._rest: Coroutine[Any, Any, None] | None = None  # the awaitable that a listener returned
+        # Of a listener that is not done: its message, the recoveries before it, what it returned, what it raised.
+        self._rest: tuple[Message, int, Awaitable[object] | None, BaseException | None] | None = None
         self._feeding = False
         self._signal: asyncio.Future[bool] | None = None
         self._waiters: list[asyncio.Future[bool]] = []
@@ -175,13 +177,24 @@ class Delivery:
                 count = self._turn(consumer, budget)
                 left -= count
                 budget -= count
-                rest, self._rest = self._rest, None
-                if rest is None:
+                if self._rest is None:
                     break
+                (message, recoveries, result, error), self._rest = self._rest, None
                 try:
-                    await rest
+                    if result is not None:
+                        try:
+                            await result
+                        except BaseException as raised:
+                            if ends_its_task(raised):
+                                raise
+                            error = raised
+                    if error is None:
+                        self._done(consumer, recoveries)
+                    else:
+                        await self._failed(message, recoveries, error)
                 finally:
                     self._end_call()
+                    del message, recoveries, result, error  # the task lives on
                 if consumer.taken >= consumer.credit.mark:
                     self._top_up(consumer)
             if left <= 0:
@@ -214,14 +227,14 @@ class Delivery:
                 listener = awaiting_listener(consumer, listener)
             try:
                 result = listener(message)
-                if result is not None and inspect.isawaitable(result):
-                    self._rest = self._finish(consumer, message, recoveries, result)
+                if result is not None and (type(result) is CoroutineType or inspect.isawaitable(result)):
+                    self._rest = message, recoveries, result, None
                     return number + 1
             except BaseException as error:
                 if ends_its_task(error):
                     self._end_call()
                     raise
-                self._rest = self._failed(message, recoveries, error)
+                self._rest = message, recoveries, None, error
                 return number + 1
             # _done and _end_call, written out: most listeners are plain functions, and each message comes here.
             if engine.acknowledges_itself and recoveries == engine.recoveries:
@@ -235,19 +248,6 @@ class Delivery:
                 self._top_up(consumer)
         self._put(consumer)
         return budget
-
-    async def _finish(
-        self, consumer: EngineConsumer, message: Message, recoveries: int, result: Awaitable[object]
-    ) -> None:
-        """Wait for a listener that is a coroutine function."""
-        try:
-            await result
-        except BaseException as error:
-            if ends_its_task(error):
-                raise
-            await self._failed(message, recoveries, error)
-        else:
-            self._done(consumer, recoveries)
 
     def _done(self, consumer: EngineConsumer, recoveries: int) -> None:
         engine, transport = self._engine, self._transport
