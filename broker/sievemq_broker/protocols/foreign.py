@@ -616,9 +616,12 @@ class ForeignConnection(BaseConnection[OutboxT], Generic[ParserT, OutboxT]):
         peer, outbox = self.peer, self.outbox
         now = self._services.now()
         if outbox.failed or self._ready:
+            journal = peer.broker.journal
+            before = () if journal is None else journal.extent
             outbox.begin_input()
             self._go_on(now)
-            peer.owe()  # the answers: what the I/O layer notes of changes, it notes of input
+            if journal is not None and journal.extent != before:
+                peer.owe()  # the answers: what the I/O layer notes of changes, it notes of input
         if self._deliver_again and not outbox.congested:
             self._resume_consumers(now)
         if peer.unconfirmed:

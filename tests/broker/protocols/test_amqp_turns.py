@@ -263,3 +263,20 @@ def test_the_outcome_of_a_send_that_a_flush_carries_out_waits_for_the_disk(world
     client.heard(client.broker.data_to_send())
     assert isinstance(client.outcome(), Accepted)
     assert journal.missing(client.broker.outbox.needs)
+
+
+def test_the_outcome_of_a_send_that_stores_nothing_does_not_wait_for_the_writes_of_others(world: World) -> None:
+    journal = Journal()
+    world.broker.keep_in(journal)
+    client, other = Amqp(world), world.client()
+    client.sender()
+    client.broker.outbox.needs.clear()
+    other.send(other.session(), "stored", mode=2)
+    assert journal.has_changes
+    client.broker.pause()
+    transfer = Transfer(handle=0, delivery_id=0, delivery_tag=b"t", message_format=0)
+    client.broker.receive_data(frame_of(transfer, 0, message()), world.now)
+    client.broker.resume(world.now)
+    client.heard(client.broker.data_to_send())
+    assert isinstance(client.outcome(), Accepted)
+    assert not client.broker.outbox.needs
