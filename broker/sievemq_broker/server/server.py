@@ -355,7 +355,7 @@ class Server:
             full_disk=self.full_disk,
             blocked=self.shard.services.blocked,
             memory=memory.bytes / memory.limit if memory.limit else 0.0,
-            connections=len(links.open) / links.limit,
+            connections=links.taken / links.limit,
             disk=0.0 if commits is None or not commits.store.total else 1 - commits.store.free / commits.store.total,
             refused_sign_ins=sign_ins.refused,
             last_sign_in="" if sign_ins.last is None else sign_ins.last.text,

@@ -402,6 +402,21 @@ async def test_a_connection_above_the_limit_receives_an_error() -> None:
     assert (rig.links.accepted, rig.links.refused) == (2, 1)
 
 
+async def test_a_refused_connection_that_has_not_ended_takes_no_place() -> None:
+    rig = Rig(limit=1)
+    link, _, _ = rig.open()
+    lingering = [rig.open() for _ in range(3)]  # they have the error, and do not close their side
+    link.connection_lost(None)
+    rig.open()
+    assert rig.refused == [connection for _, _, connection in lingering]
+    assert rig.links.taken == 1
+    for refused, _, _ in lingering:
+        refused.connection_lost(None)
+    assert rig.links.taken == 1
+    rig.open()
+    assert len(rig.refused) == 4
+
+
 async def test_abort_all_cuts_every_connection() -> None:
     rig = Rig()
     transports = [rig.open()[1] for _ in range(3)]

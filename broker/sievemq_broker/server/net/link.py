@@ -105,8 +105,8 @@ class Links:
     """All open links, and what is counted about them."""
 
     __slots__ = (
-        "_by_peer", "_bytes_out", "_closed", "_empty", "_unwelcomed", "accepted", "buffer", "bytes_in", "large_frames",
-        "limit", "look_at", "on_look_at", "open", "refused", "short_buffer", "silent",
+        "_by_peer", "_bytes_out", "_closed", "_empty", "_turned_away", "_unwelcomed", "accepted", "buffer", "bytes_in",
+        "large_frames", "limit", "look_at", "on_look_at", "open", "refused", "short_buffer", "silent",
     )  # fmt: skip
 
     def __init__(self, limit: int) -> None:
@@ -118,6 +118,8 @@ class Links:
         self._by_peer: dict[Peer, Link] = {}
         #: In the order of their arrival; those welcomed since then are removed when their turn comes.
         self._unwelcomed: dict[Link, None] = {}
+        #: Refused ones, which are open until they have their error. They take no place from others.
+        self._turned_away: set[Link] = set()
         self._empty: asyncio.Future[None] | None = None
         self._closed = False
         #: Nothing is read from any of them.
@@ -153,6 +155,11 @@ class Links:
             self.on_look_at()
 
     @property
+    def taken(self) -> int:
+        """How many of the places that :attr:`limit` allows are taken."""
+        return len(self.open) - len(self._turned_away)
+
+    @property
     def bytes_out(self) -> int:
         return self._bytes_out + sum([link.bytes_out for link in self.open])
 
@@ -167,9 +174,10 @@ class Links:
             link.abort()
         self.open.add(link)
         self._by_peer[link.connection.peer] = link
-        if len(self.open) > self.limit:
+        if self.taken > self.limit:
             self.refused += 1
             if not self._evict():
+                self._turned_away.add(link)
                 return False
         self._unwelcomed[link] = None
         return True
@@ -196,6 +204,7 @@ class Links:
             self.open.discard(link)
             self._bytes_out += link.bytes_out
         self._unwelcomed.pop(link, None)
+        self._turned_away.discard(link)
         self._by_peer.pop(link.connection.peer, None)
         if not self.open and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
