@@ -6,8 +6,8 @@ import asyncio
 import logging
 import shutil
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,28 @@ async def test_a_client_finds_a_broker_that_welcome_has_named(api: Api) -> None:
 
 
 @asynccontextmanager
+async def serving(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> AsyncIterator[int]:
+    """The port of a host whose connections are served by a function. In the end all its clients have to be gone."""
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.append(task)
+        try:
+            await serve(reader, writer)
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async with await asyncio.start_server(begin, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
+        async with asyncio.timeout(BOUND):
+            await asyncio.gather(*tasks)
+
+
+@asynccontextmanager
 async def slow_broker(answer: asyncio.Event) -> AsyncIterator[int]:
     """The port of a broker that welcomes when the event is set."""
 
@@ -143,11 +165,9 @@ async def slow_broker(answer: asyncio.Event) -> AsyncIterator[int]:
                 elif command[0] in (Command.GOODBYE, Command.OPEN_SESSION):
                     wire.send(Command.OK, command[1], None)
             writer.write(wire.data_to_send())
-        writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
+    async with serving(serve) as port:
+        yield port
 
 
 async def test_an_overtaken_host_may_still_welcome_the_client_first(api: Api) -> None:
@@ -156,11 +176,8 @@ async def test_an_overtaken_host_may_still_welcome_the_client_first(api: Api) ->
     async def second(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.set()
         await reader.read()
-        writer.close()
 
-    server = await asyncio.start_server(second, "127.0.0.1", 0)
-    async with server, slow_broker(answer) as slow:
-        port = server.sockets[0].getsockname()[1]
+    async with serving(second) as port, slow_broker(answer) as slow:
         url = f"sievemq://127.0.0.1:{slow},127.0.0.1:{port}"
         connecting = api.task(api.factory(url, connect_timeout=60_000, reconnect=2_000).create_connection())
         async with asyncio.timeout(BOUND):
@@ -208,21 +225,14 @@ async def test_the_last_word_of_an_overtaken_attempt_does_not_end_a_repaired_con
 
 async def test_a_host_that_refuses_the_client_is_left(api: Api) -> None:
     """Also if it would keep the connection."""
-    left = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        while await reader.read(4096):
-            pass
-        left.set()
-        writer.close()
+        await reader.read()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with serving(serve) as port:  # which waits until the client has left
         with pytest.raises(JMSException, match="does not speak"):
             await api.factory(f"sievemq://127.0.0.1:{port}", **ROUND).create_connection()
-        async with asyncio.timeout(BOUND):
-            await left.wait()
 
 
 # -- what one host answers --------------------------------------------------------------------------------------------
