@@ -96,13 +96,16 @@ class Batch:
         ahead: how many new messages were written ahead; then none are left here.
         held: numbers of messages that were delivered for the first time.
         states: the latest states of other messages, by number.
+        recorded: how often a state was recorded, over an earlier one as well.
         gone: numbers of messages that are gone; a number may be there twice.
         failures: time of the first attempt (ms epoch), by number.
         definitions: by kind and key; None for a deleted one.
         size: bytes of the new messages and definitions.
     """
 
-    __slots__ = ("accepted", "ahead", "base", "definitions", "failures", "gone", "held", "id", "size", "states")
+    __slots__ = (
+        "accepted", "ahead", "base", "definitions", "failures", "gone", "held", "id", "recorded", "size", "states",
+    )  # fmt: skip
 
     def __init__(self, batch_id: int, accepted: list[tuple[int, bytes]] | None = None, size: int = 0) -> None:
         self.id = batch_id
@@ -111,6 +114,7 @@ class Batch:
         self.ahead = 0
         self.held: list[int] = []
         self.states: dict[int, int] = {}
+        self.recorded = 0
         self.gone: list[int] = []
         self.failures: dict[int, int] = {}
         self.definitions: dict[tuple[str, Key], tuple[Any, ...] | None] = {}
@@ -123,6 +127,11 @@ class Batch:
         self.size += ENTRY_BYTES if accepted and accepted[-1][1] is packed else len(packed) + ENTRY_BYTES
         accepted.append((owner, packed))
         return number
+
+    def record(self, number: int, state: int) -> None:
+        """Record the state of a message, in place of an earlier one."""
+        self.states[number] = state
+        self.recorded += 1
 
     def __bool__(self) -> bool:
         return bool(self.accepted or self.ahead or self.held or self.gone or self.states or self.definitions)
@@ -316,25 +325,25 @@ class Ledger:
             batch = journal.batch
             count = entry.count
             if count or (batch.states and stored in batch.states):
-                batch.states[stored] = state_of(count, entry.attempts) | HELD_FLAG
+                batch.record(stored, state_of(count, entry.attempts) | HELD_FLAG)
             else:
                 batch.held.append(stored)
 
     def released(self, queue: Observed, entry: Entry) -> None:
         if entry.stored:
-            self.journal.batch.states[entry.stored] = state_of(entry.count, entry.attempts)
+            self.journal.batch.record(entry.stored, state_of(entry.count, entry.attempts))
 
     def returned(self, queue: Observed, entry: Entry) -> None:
         if entry.stored:
             batch = self.journal.batch
-            batch.states[entry.stored] = state_of(entry.count, entry.attempts)
+            batch.record(entry.stored, state_of(entry.count, entry.attempts))
             if failed := entry.failed:
                 batch.failures[entry.stored] = failed
 
     def failed(self, queue: Observed, entry: Entry) -> None:
         if entry.stored:
             batch = self.journal.batch
-            batch.states[entry.stored] = state_of(entry.count, entry.attempts) | HELD_FLAG
+            batch.record(entry.stored, state_of(entry.count, entry.attempts) | HELD_FLAG)
             batch.failures[entry.stored] = entry.failed
 
     def acknowledged(self, queue: Observed, entry: Entry, by: object = None) -> None:
@@ -510,10 +519,10 @@ class Journal:
 
     @property
     def extent(self) -> tuple[int, ...]:
-        """Differs after something was recorded that was not there."""
+        """Differs after anything was recorded, over an earlier value as well."""
         batch = self.batch
-        lengths = len(batch.accepted), len(batch.held), len(batch.gone), len(batch.states)
-        return (batch.id, self._defined, *lengths)
+        lengths = len(batch.accepted), len(batch.held), len(batch.gone)
+        return (batch.id, self._defined, batch.recorded, *lengths)
 
     # -- which output waits for which write ---------------------------------------------------------------------
 

@@ -210,3 +210,19 @@ def test_while_nothing_can_be_kept_what_would_have_to_be_is_refused() -> None:
     broker.refuse_persistent(None)
     space.send("queue:q", message("after"), NOW)
     assert space.queue("queue:q").depth == 3
+
+
+def test_a_state_recorded_over_another_one_changes_the_extent() -> None:
+    """An answer that tells of it, such as the outcome of a disposition, waits for the disk like any other."""
+    broker = journalled()
+    journal = broker.journal
+    assert journal is not None
+    space = broker.namespace("")
+    space.send("queue:q", message("kept"), NOW)
+    consumer = space.open_consumer(Port(), 1, "queue:q", connection="c", credit=9, now=NOW)  # type: ignore[arg-type]
+    extents = [journal.extent]
+    for tag in (1, 2, 3):
+        release(consumer, [tag], NOW)
+        extents.append(journal.extent)
+    assert len(journal.batch.states) == 1
+    assert len(set(extents)) == len(extents)
