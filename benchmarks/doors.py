@@ -53,8 +53,10 @@ class Place(NamedTuple):
 
 
 class Drain:
-    """Receives what nobody looks at, from all connections on one thread: a thread for each would take the processors
-    from the broker."""
+    """One thread that receives from many connections and drops what it has received.
+
+    A thread for each connection would compete with the broker for the processors.
+    """
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()

@@ -1,4 +1,4 @@
-"""Ports for brokers that are told theirs, in processes and containers of their own."""
+"""Free ports for brokers that tests start in other processes and in containers."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Links:
     """All open links, and what is counted about them."""
 
     __slots__ = (
-        "_by_peer", "_bytes_out", "_closed", "_empty", "_turned_away", "_unwelcomed", "accepted", "buffer", "bytes_in",
+        "_by_peer", "_bytes_out", "_closed", "_empty", "_rejected", "_unwelcomed", "accepted", "buffer", "bytes_in",
         "large_frames", "limit", "look_at", "on_look_at", "open", "refused", "short_buffer", "silent",
     )  # fmt: skip
 
@@ -118,8 +118,8 @@ class Links:
         self._by_peer: dict[Peer, Link] = {}
         #: In the order of their arrival; those welcomed since then are removed when their turn comes.
         self._unwelcomed: dict[Link, None] = {}
-        #: Refused ones, which are open until they have their error. They take no place from others.
-        self._turned_away: set[Link] = set()
+        #: Links that were refused. They stay open until the client has the error, and do not count for the limit.
+        self._rejected: set[Link] = set()
         self._empty: asyncio.Future[None] | None = None
         self._closed = False
         #: Nothing is read from any of them.
@@ -156,8 +156,8 @@ class Links:
 
     @property
     def taken(self) -> int:
-        """How many of the places that :attr:`limit` allows are taken."""
-        return len(self.open) - len(self._turned_away)
+        """The number of links that count for :attr:`limit`: all open ones but those that were refused."""
+        return len(self.open) - len(self._rejected)
 
     @property
     def bytes_out(self) -> int:
@@ -177,7 +177,7 @@ class Links:
         if self.taken > self.limit:
             self.refused += 1
             if not self._evict():
-                self._turned_away.add(link)
+                self._rejected.add(link)
                 return False
         self._unwelcomed[link] = None
         return True
@@ -204,7 +204,7 @@ class Links:
             self.open.discard(link)
             self._bytes_out += link.bytes_out
         self._unwelcomed.pop(link, None)
-        self._turned_away.discard(link)
+        self._rejected.discard(link)
         self._by_peer.pop(link.connection.peer, None)
         if not self.open and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
