@@ -1084,12 +1084,14 @@ class Queue(Source):
             budget.spend(self._ask(budget.left, now))
         if budget.left > 0:
             budget.spend(self.go_on(now, budget.left))
-        while budget.left > 0 and (scanned := self.backlog.scan(budget.left)) is not None:
+        # Half of what is left, so that matches are delivered in the turn that has found them.
+        while budget.left > 0 and (scanned := self.backlog.scan((budget.left + 1) // 2)) is not None:
             view, finished, cost = scanned
             budget.spend(cost)
             turns = self._turns.get(view)
             if turns is not None:
-                budget.spend(SERVED - self._serve(turns, now))
+                left = max(budget.left, 0)
+                budget.spend(left - self._serve(turns, now, left))
                 if finished:
                     self._recall.scanned(turns, now)
         if budget.left > 0 and self._recall.searching:

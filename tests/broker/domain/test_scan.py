@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain, pairwise
 from typing import Any
 
 import pytest
@@ -49,6 +50,19 @@ def test_a_scan_runs_in_bounded_steps_and_delivers_matches_early(world: World) -
     assert world.got(consumer) == ["m1500"]
     assert not world.broker.work(world.now, 900)
     assert world.got(consumer) == ["m1500", "m2500"]
+
+
+def test_what_a_scan_finds_is_delivered_within_the_same_budget(world: World) -> None:
+    fill(world, 3_000)
+    consumers = [world.consumer("queue:q", "n * 2 >= 400", credit=3_000) for _ in range(2)]  # in turn: one by one
+    shares = [sum(len(world.got(consumer)) for consumer in consumers)]
+    while world.broker.work(world.now, 300):
+        shares.append(sum(len(world.got(consumer)) for consumer in consumers))
+    assert max(later - earlier for earlier, later in pairwise(shares)) < 300
+    assert world.broker.scheduler.overrun < 20
+    got = [[int(name[1:]) for name in world.got(consumer)] for consumer in consumers]
+    assert got == [sorted(numbers) for numbers in got]
+    assert sorted(chain(*got)) == list(range(200, 3_000))
 
 
 def test_arrivals_during_a_scan_keep_the_order(world: World) -> None:
