@@ -590,9 +590,13 @@ class Outbox:
 _ALONE: Final = 4
 #: ... and behind the first send after a rest, so many more are too.
 _AHEAD: Final = 3
-#: Seconds that sends are gathered for otherwise. It is not only this end to which a write costs something: with a
-#: quarter of it, broker and consumers need a tenth more time for each message.
+#: Other sends are gathered for the time of _ALONE writes; in a flood, where that makes at least _MANY, for so many
+#: seconds. It is not only this end to which a write costs something: with a quarter of it, broker and consumers need a
+#: tenth more time for each message.
 SEND_DELAY: Final = 0.001
+_MANY: Final = 64
+#: A flood is not over when its sender has not sent for as many times SEND_DELAY: it may have lost its processor.
+_PAUSES: Final = 32.0
 #: Seconds that a write is expected to take before one was measured.
 _FIRST: Final = 10e-6
 
@@ -601,20 +605,22 @@ class Pace:
     """How writes follow each other on a connection, on a clock in seconds that never goes back.
 
     A write costs hardly more with many messages than with one. So what counts is the time that would have been left if
-    each message had been written by itself: while there is some, a send is written at once, else it is gathered.
+    each message had been written by itself: while there is some, a send is written at once, else it is gathered, in a
+    flood for longer.
 
     Attributes:
         due: from when on a send is written as soon as it is queued. Never, while a write is under way.
         written: when the last write was done.
     """
 
-    __slots__ = ("_begun", "_cost", "_left", "_sends", "_since", "due", "written")
+    __slots__ = ("_begun", "_cost", "_flood", "_left", "_sends", "_since", "due", "written")
 
     def __init__(self) -> None:
         self.due = self.written = self._begun = self._since = -math.inf
         #: Seconds of a write. It falls faster than it rises, since a thread may lose its processor in a write.
         self._cost = _FIRST
         self._left = 0.0  # seconds that writes may still take
+        self._flood = 0.0  # sends beyond _MANY in each SEND_DELAY
         self._sends = 0
 
     def begin(self, now: float, sends: int) -> None:
@@ -632,14 +638,16 @@ class Pace:
         took, cost = now - self._begun, self._cost
         cost += (took - cost) / 4 if took < cost else min(took - cost, cost / 16)
         self._cost = cost
-        alone = _ALONE * cost
-        left = self._left + self._begun - self._since - self._sends * alone
+        alone, passed = _ALONE * cost, self._begun - self._since
+        left = self._left + passed - self._sends * alone
+        flood = self._flood + self._sends - passed * (_MANY / SEND_DELAY)
+        self._flood = flood = min(max(flood, 0.0), _PAUSES * _MANY)
         if left > 0.0:
             self._left = left if left < _AHEAD * alone else _AHEAD * alone
             self.due = now
         else:
             self._left = left if left > -alone else -alone
-            self.due = now + SEND_DELAY
+            self.due = now + (SEND_DELAY if flood > _MANY else min(alone, SEND_DELAY))
         self._sends = 0
         self._since = self.written = now
 

@@ -4,9 +4,9 @@ One lock guards the engine, reading, and the order of writes. The I/O thread rea
 (:class:`Lead`); the sending thread writes, unless more is likely to follow at once:
 
 - a thread that waits for the broker writes before it waits;
-- a send on an idle connection is written by its caller at once. While sends follow each other faster than writes do,
-  they are gathered for a millisecond, to at most 64 KiB (:class:`~sievemq._engine.Pace`). So are those that
-  other threads queue during a write;
+- a send on an idle connection is written by its caller at once. While writes for each would take too much of the time,
+  sends are gathered: for the time of a few writes, in a flood for a millisecond, to at most 64 KiB
+  (:class:`~sievemq._engine.Pace`). So are those that other threads queue during a write;
 - what then remains, the I/O thread writes within about a millisecond; acknowledgements and closed consumers within
   about five.
 

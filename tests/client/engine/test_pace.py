@@ -60,6 +60,41 @@ def test_sends_that_follow_each_other_closely_are_gathered(client: Client) -> No
     assert (max(late) - 1) * 5e-6 <= SEND_DELAY
 
 
+@pytest.mark.parametrize("gap", [20e-6, 30e-6])
+def test_sends_are_gathered_for_a_few_writes_time_only_unless_they_flood(client: Client, gap: float) -> None:
+    for _ in range(20_000):
+        client.send(gap)
+    assert set(client.writes[100:]) <= {1, 2, 3}
+
+
+def test_bursts_of_a_sender_that_rests_between_them_are_no_flood(client: Client) -> None:
+    """A sender with a timetable of 40,000 messages a second that the system wakes a little late."""
+    for _ in range(2_000):
+        client.now += 200e-6
+        for _ in range(8):
+            client.send(2e-6)
+    assert max(client.writes) < 16
+
+
+def test_a_flood_goes_on_when_its_sender_was_without_a_processor(client: Client) -> None:
+    for _ in range(40_000):
+        client.send(5e-6)
+    client.send(0.005)
+    client.writes.clear()
+    for _ in range(2_000):
+        client.send(5e-6)
+    assert min(client.writes[1:]) > 50
+
+
+def test_a_sender_whose_writes_are_slow_gathers_no_longer_than_in_a_flood(client: Client) -> None:
+    for _ in range(200):
+        client.queued += 1
+        client.now += 20e-6
+        if client.now >= client.pace.due:
+            client.write(took=0.01)
+        assert client.pace.due <= client.now + SEND_DELAY
+
+
 def test_a_short_burst_after_a_rest_is_written_message_by_message(client: Client) -> None:
     for _ in range(50):
         client.now += 0.1
