@@ -65,7 +65,9 @@ def main() -> None:
     else:
         result = part(job, stage)
     result["cpu_s"] = stage.cpu_used()
-    print("RESULT " + json.dumps(result), flush=True)
+    os.set_blocking(sys.stdout.fileno(), True)
+    with open(sys.stdout.fileno(), "w", closefd=False) as out:  # stdout drops what a write leaves, if it is unbuffered
+        out.write(f"RESULT {json.dumps(result)}\n")
     os._exit(0)  # the figures are out; nothing that a closing connection does belongs to them
 
 

@@ -83,7 +83,7 @@ def test_a_flood_goes_on_when_its_sender_was_without_a_processor(client: Client)
     client.writes.clear()
     for _ in range(2_000):
         client.send(5e-6)
-    assert min(client.writes[1:]) > 50
+    assert min(client.writes[5:]) > 50  # a few are written by themselves, as after every rest
 
 
 def test_a_sender_whose_writes_are_slow_gathers_no_longer_than_in_a_flood(client: Client) -> None:
