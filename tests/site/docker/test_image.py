@@ -288,4 +288,4 @@ def test_not_large(container: Container, image: str) -> None:
     whole = int(json.loads(docker("image", "inspect", image))[0]["Size"])
     own = int(container.execute("du", "-sk", "/opt/sievemq").split()[0])
     print(f"image {whole / 1e6:.0f} MB, of which ours {own / 1024:.0f} MiB; ready after {container.ready_after:.2f} s")
-    assert own < 84 * 1024  # the modules compiled at level 0 are 4 MiB larger than those of an image for users
+    assert own < 80 * 1024
