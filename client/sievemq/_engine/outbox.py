@@ -590,13 +590,13 @@ class Outbox:
 _ALONE: Final = 4
 #: ... and behind the first send after a rest, so many more are too.
 _AHEAD: Final = 3
-#: Other sends are gathered for the time of _ALONE writes; in a flood, where that makes at least _MANY, for so many
-#: seconds. It is not only this end to which a write costs something: with a quarter of it, broker and consumers need a
-#: tenth more time for each message.
+#: Seconds that sends are gathered for in a flood: if _MANY or more come in that time. It is not only this end to which
+#: a write costs something: with a quarter of it, broker and consumers need a tenth more time for each message.
+#: Without a flood, sends that are not written alone are gathered for the time of _ALONE writes.
 SEND_DELAY: Final = 0.001
 _MANY: Final = 64
-#: A flood is not over when its sender has not sent for as many times SEND_DELAY: it may have lost its processor.
-_PAUSES: Final = 32.0
+#: A flood that has lasted goes on after a pause of nearly so many SEND_DELAYs: its sender may have lost its processor.
+_LASTING: Final = 32.0
 #: Seconds that a write is expected to take before one was measured.
 _FIRST: Final = 10e-6
 
@@ -641,7 +641,7 @@ class Pace:
         alone, passed = _ALONE * cost, self._begun - self._since
         left = self._left + passed - self._sends * alone
         flood = self._flood + self._sends - passed * (_MANY / SEND_DELAY)
-        self._flood = flood = min(max(flood, 0.0), _PAUSES * _MANY)
+        self._flood = flood = min(max(flood, 0.0), _LASTING * _MANY)
         if left > 0.0:
             self._left = left if left < _AHEAD * alone else _AHEAD * alone
             self.due = now
