@@ -197,7 +197,8 @@ async def test_a_host_that_was_overtaken_keeps_no_connection(api: Api) -> None:
             connection = await api.factory(hosts(broker.url, relay.port), **ROUND).create_connection()
             relay.go_on()
             await api._until(lambda: relay.idle)
-        assert len(broker.server.shard.services.connections) == 1
+            # The broker may read the end of that connection later than the relay.
+            await api._until(lambda: len(broker.server.shard.services.connections) == 1)
         assert len(broker.server.shard.services.lost) == 0
         await connection.close()
 
